@@ -1,0 +1,302 @@
+//! What a porter writes: how to set up, observe and disturb one engine.
+
+use std::fmt;
+use std::time::Duration;
+
+use queue_table_core::{
+    Administration, ColumnType, ColumnValue, JobId, State, Timestamp, TransactionalBackend,
+};
+
+/// One engine under test. The suite asks it for fresh tables and never for the engine's name.
+pub trait Fixture: Send + Sync + 'static {
+    /// The backend under test: all three traits.
+    type Backend: Administration + TransactionalBackend + 'static;
+    /// Observes and disturbs one set of tables without the backend's code.
+    type Probe: Probe<Self::Backend>;
+
+    /// What is under test, and what it declares it can and cannot do.
+    fn profile(&self) -> Profile;
+
+    /// Makes a new set of tables that no other scenario sees, with a backend on it.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be set up: the scenario fails.
+    fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError>;
+}
+
+/// One set of tables with a backend on it.
+pub struct Fresh<F: Fixture + ?Sized> {
+    /// The backend.
+    pub backend: F::Backend,
+    /// The other route to the same tables. Dropping it drops the tables.
+    pub probe: F::Probe,
+}
+
+impl<F: Fixture + ?Sized> fmt::Debug for Fresh<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fresh").finish_non_exhaustive()
+    }
+}
+
+/// How a set of tables is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// Whether `migrate` has run, and the business columns have been added.
+    pub migrated: bool,
+    /// Business columns of the job table, all nullable.
+    pub columns: Vec<(&'static str, ColumnType)>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            migrated: true,
+            columns: Vec::new(),
+        }
+    }
+}
+
+/// What is under test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// The engine's name in reports, such as `postgresql`.
+    pub engine: String,
+    /// The server's version as it tells it.
+    pub version: String,
+    /// How somebody repeats this run.
+    pub reproduce: String,
+    /// What it can do.
+    pub capabilities: Capabilities,
+    /// Scenarios that are expected to fail, each with its reason. They are run, and must fail.
+    pub deviations: Vec<Deviation>,
+}
+
+/// What a backend and its fixture can do. Each gates scenarios that have a twin for the other answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Capabilities {
+    /// Claims skip rows that another transaction holds. Without it, claims queue for the one writer.
+    pub row_locks: bool,
+    /// A second process can open the same tables: the fixture can spawn workers.
+    pub processes: bool,
+    /// The fixture can cut and restore the connections of a backend.
+    pub network: bool,
+}
+
+/// A scenario that this backend is known to fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deviation {
+    /// The scenario's id.
+    pub scenario: String,
+    /// Why it fails, and what a user has to know.
+    pub reason: String,
+}
+
+/// The other route to one set of tables: raw SQL on connections of its own, never the backend's statements.
+pub trait Probe<B: TransactionalBackend>: Send + Sync {
+    /// A second, independent backend on the same tables, with connections of its own.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be opened.
+    fn session(&self) -> Result<B, PortError>;
+
+    /// The database's clock now.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be read.
+    fn now(&self) -> Result<Timestamp, PortError>;
+
+    /// Every column of one stored row; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be read.
+    fn row(&self, job: JobId) -> Result<Option<Row>, PortError>;
+
+    /// The ids of all stored rows, from low to high.
+    ///
+    /// # Errors
+    /// [`PortError`] when they cannot be read.
+    fn ids(&self) -> Result<Vec<JobId>, PortError>;
+
+    /// How many rows a sister table (`dedup`, `effect`, `queue`, `failure`) has.
+    ///
+    /// # Errors
+    /// [`PortError`] when they cannot be counted.
+    fn count(&self, sister: &str) -> Result<u64, PortError>;
+
+    /// Moves every instant of a row back by so much: time passes without waiting.
+    ///
+    /// # Errors
+    /// [`PortError`] when there is no such row.
+    fn rewind(&self, job: JobId, by: Duration) -> Result<(), PortError>;
+
+    /// Changes columns of a row with one UPDATE, and says how the engine took it.
+    ///
+    /// # Errors
+    /// [`PortError`] when something else than the table's own rules refused it.
+    fn write(&self, job: JobId, changes: &[Change]) -> Result<Written, PortError>;
+
+    /// Deletes a row of the job table only.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be deleted.
+    fn delete(&self, job: JobId) -> Result<(), PortError>;
+
+    /// Locks a row for `hold` in a transaction of its own that changes nothing and rolls back. Returns once it is held.
+    ///
+    /// Where there is one writer, holds the writer.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be locked.
+    fn hold(&self, job: JobId, hold: Duration) -> Result<Held, PortError>;
+
+    /// Writes one row into a table of the test's own, inside the caller's transaction: an effect to be fenced.
+    ///
+    /// # Errors
+    /// [`PortError`] when the transaction is no longer usable.
+    fn effect_in(&self, tx: &mut B::Tx<'_>, text: &str) -> Result<(), PortError>;
+
+    /// The effects that were committed, in order.
+    ///
+    /// # Errors
+    /// [`PortError`] when they cannot be read.
+    fn effects(&self) -> Result<Vec<String>, PortError>;
+
+    /// Makes a row of the test's own reference the job, so that the job cannot be deleted.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be written.
+    fn reference(&self, job: JobId) -> Result<(), PortError>;
+}
+
+/// A stored row, every column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The id.
+    pub job_id: JobId,
+    /// The queue.
+    pub queue: String,
+    /// The kind.
+    pub kind: String,
+    /// The payload's bytes.
+    pub payload: Vec<u8>,
+    /// The payload's version.
+    pub payload_version: u16,
+    /// The state, as stored.
+    pub state: State,
+    /// The priority.
+    pub priority: i32,
+    /// When it is due.
+    pub run_at: Timestamp,
+    /// Claims so far.
+    pub attempts: u32,
+    /// The budget.
+    pub max_attempts: u32,
+    /// Who holds it.
+    pub worker_id: Option<String>,
+    /// Until when.
+    pub lease_until: Option<Timestamp>,
+    /// When it was enqueued.
+    pub enqueued_at: Timestamp,
+    /// When it was last claimed.
+    pub claimed_at: Option<Timestamp>,
+    /// When it was finished.
+    pub finished_at: Option<Timestamp>,
+    /// Why it last failed.
+    pub last_error: Option<String>,
+    /// The business columns, in the order of the set-up.
+    pub columns: Vec<ColumnValue>,
+}
+
+/// One column to change by raw SQL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// `state`, to any text.
+    State(&'static str),
+    /// `attempts`.
+    Attempts(i64),
+    /// `max_attempts`.
+    MaxAttempts(i64),
+    /// `priority`.
+    Priority(i32),
+    /// `payload_version`.
+    PayloadVersion(u16),
+    /// `worker_id`.
+    WorkerId(Option<&'static str>),
+    /// `lease_until`, so many microseconds from the database's now.
+    LeaseUntil(Option<i64>),
+    /// `run_at`, so many microseconds from the database's now.
+    RunAt(i64),
+    /// `finished_at`, so many microseconds from the database's now.
+    FinishedAt(Option<i64>),
+    /// `payload`, with the table's rules kept.
+    Payload(&'static str),
+    /// `payload`, past the table's rules where the engine allows that: bytes no reader can decode.
+    Undecodable,
+}
+
+/// How an engine took a raw write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// It stored it.
+    Stored,
+    /// One of the table's rules refused it; the engine's message.
+    Refused(String),
+    /// The engine cannot be brought to store such a thing at all.
+    Impossible,
+}
+
+/// A lock on a row that is let go when its time is up.
+#[derive(Debug)]
+pub struct Held {
+    thread: Option<std::thread::JoinHandle<Result<(), PortError>>>,
+}
+
+impl Held {
+    /// The thread that holds the lock and ends when it has let go.
+    #[must_use]
+    pub fn by(thread: std::thread::JoinHandle<Result<(), PortError>>) -> Self {
+        Self {
+            thread: Some(thread),
+        }
+    }
+
+    /// Waits until the lock is let go.
+    ///
+    /// # Errors
+    /// [`PortError`] when the holder failed: the lock may not have been held all the time.
+    pub fn released(mut self) -> Result<(), PortError> {
+        match self.thread.take().map(std::thread::JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(PortError::new("the lock holder panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A scenario that failed before `released` has its own failure to report.
+            drop(thread.join());
+        }
+    }
+}
+
+/// The fixture itself failed: the set-up, not the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortError(String);
+
+impl PortError {
+    /// Says what failed.
+    pub fn new(text: impl fmt::Display) -> Self {
+        Self(text.to_string())
+    }
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fixture: {}", self.0)
+    }
+}
+
+impl std::error::Error for PortError {}
