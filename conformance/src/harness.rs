@@ -62,7 +62,7 @@ fn scenarios<F: Fixture>(fixture: F) -> Vec<Trial> {
 
 fn try_one<F: Fixture>(suite: &Suite<F>, records: &Records, at: usize) -> Result<(), Failed> {
     let scenario = &suite.scenarios[at];
-    let record = suite.run_one(scenario);
+    let record = suite.run_one(scenario, None);
     records.write(&record)?;
     match record.outcome {
         Outcome::Fail { text } => Err(format!("{}\n  {text}", scenario.sentence).into()),

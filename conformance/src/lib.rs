@@ -26,7 +26,7 @@ pub use fixture::{
     Unverified, Written,
 };
 pub use harness::{FromEnv, main};
-pub use model::{Model, ModelFixture, ModelProbe, ModelTx};
+pub use model::{Fault, Model, ModelFixture, ModelProbe, ModelTx};
 pub use outcome::{Outcome, Record, Report, Verdict};
 pub use record::{EngineRecord, EngineRun, REPORT_DIR, Records, report_dir};
 pub use runner::{Filter, run};
