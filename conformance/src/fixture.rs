@@ -71,10 +71,12 @@ pub struct Profile {
     pub deviations: Vec<Deviation>,
 }
 
-/// What a backend and its fixture can do. Each gates scenarios that have a twin for the other answer.
+/// What a backend and its fixture can do. Each gates scenarios that have a twin for the other
+/// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capabilities {
-    /// Claims skip rows that another transaction holds. Without it, claims queue for the one writer.
+    /// Claims skip rows that another transaction holds. Without it, claims queue for the one
+    /// writer.
     pub row_locks: bool,
     /// A second process can open the same tables: the fixture can spawn workers.
     pub processes: bool,
@@ -91,7 +93,8 @@ pub struct Deviation {
     pub reason: String,
 }
 
-/// The other route to one set of tables: raw SQL on connections of its own, never the backend's statements.
+/// The other route to one set of tables: raw SQL on connections of its own, never the backend's
+/// statements.
 pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// A second, independent backend on the same tables, with connections of its own.
     ///
@@ -141,7 +144,8 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when it cannot be deleted.
     fn delete(&self, job: JobId) -> Result<(), PortError>;
 
-    /// Locks a row for `hold` in a transaction of its own that changes nothing and rolls back. Returns once it is held.
+    /// Locks a row for `hold` in a transaction of its own that changes nothing and rolls back.
+    /// Returns once it is held.
     ///
     /// Where there is one writer, holds the writer.
     ///
@@ -149,7 +153,8 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when it cannot be locked.
     fn hold(&self, job: JobId, hold: Duration) -> Result<Held, PortError>;
 
-    /// Writes one row into a table of the test's own, inside the caller's transaction: an effect to be fenced.
+    /// Writes one row into a table of the test's own, inside the caller's transaction: an effect to
+    /// be fenced.
     ///
     /// # Errors
     /// [`PortError`] when the transaction is no longer usable.
