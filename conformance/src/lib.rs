@@ -12,6 +12,7 @@ mod arena;
 mod check;
 mod fixture;
 mod harness;
+mod history;
 mod model;
 mod outcome;
 mod record;
@@ -27,6 +28,7 @@ pub use fixture::{
     Unverified, Written,
 };
 pub use harness::{FromEnv, main};
+pub use history::histories;
 pub use model::{Fault, Model, ModelFixture, ModelProbe, ModelTx};
 pub use outcome::{Outcome, Record, Report, Verdict};
 pub use record::{EngineRecord, EngineRun, REPORT_DIR, Records, report_dir};

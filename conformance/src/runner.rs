@@ -137,6 +137,10 @@ impl<F: Fixture> Suite<F> {
         })
     }
 
+    pub(crate) fn fixture(&self) -> &F {
+        &self.fixture
+    }
+
     /// Tries one scenario, unless it is not for this backend or cannot be verified.
     pub(crate) fn run_one(&self, scenario: &Scenario<F>, limit: Option<Duration>) -> Record {
         let usual = if scenario.slow { LIMIT_SLOW } else { LIMIT };
