@@ -27,15 +27,18 @@ without the variable fails when this file is stale.
 /// No scenario needs as long on the model; a mutant may make one hang.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Mutants tried at once: scenarios that wait for a lock mostly sleep.
-const THREADS: usize = 16;
+/// Mutants tried at once: scenarios that take long mostly sleep.
+const MUTANTS_AT_ONCE: usize = 24;
+
+/// Scenarios of one mutant tried at once.
+const SCENARIOS_AT_ONCE: usize = 8;
 
 /// The scenarios that each mutant fails, by the mutant's name.
 type Table = BTreeMap<String, BTreeSet<String>>;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
+    arguments.test_threads = arguments.test_threads.or(Some(MUTANTS_AT_ONCE));
     if std::env::var_os("QUEUE_TABLE_WRITE_MUTANTS").is_some() {
         return write_table(&arguments);
     }
@@ -95,7 +98,11 @@ fn stale(why: &str) -> String {
 
 fn failed_by(fault: Fault) -> Result<BTreeSet<String>, String> {
     let fixture = Arc::new(ModelFixture::with(fault));
-    let report = run(&fixture, &Filter::all().at_most(LIMIT)).map_err(|error| error.to_string())?;
+    let report = run(
+        &fixture,
+        &Filter::all().at_most(LIMIT).at_once(SCENARIOS_AT_ONCE),
+    )
+    .map_err(|error| error.to_string())?;
     Ok(report.failed().into_iter().map(str::to_owned).collect())
 }
 
