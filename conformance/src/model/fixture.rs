@@ -114,6 +114,14 @@ impl Probe<Model> for ModelProbe {
         u64::try_from(rows).map_err(PortError::new)
     }
 
+    fn skip_to(&self, id: JobId) -> Result<(), PortError> {
+        self.change(|tables| tables.last_id = id.get() - 1)
+    }
+
+    fn set_version(&self, version: u32) -> Result<(), PortError> {
+        self.change(|tables| tables.version = Some(version))
+    }
+
     fn rewind(&self, job: JobId, by: Duration) -> Result<(), PortError> {
         let back = |instant: Timestamp| after(instant, -micros(by));
         let rewind = |row: &mut Row| {

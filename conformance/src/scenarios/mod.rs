@@ -48,6 +48,7 @@ mod fence;
 mod order;
 mod plan;
 mod schema;
+mod steps;
 mod storage;
 mod time;
 mod transaction;
@@ -90,6 +91,7 @@ mod prelude {
         TransactionalBackend, WorkerId,
     };
 
+    pub(super) use super::steps::{Span, ids, job_for, retry};
     pub(super) use crate::arena::{Arena, delay};
     pub(super) use crate::check::{
         Check, Failed, expect, expect_eq, expect_kind, expect_lost, expect_one, expect_rejected,
