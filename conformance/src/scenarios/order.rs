@@ -186,8 +186,8 @@ fn a_retried_job_stands_behind_those_due_before<F: Fixture>(arena: &Arena<'_, F>
     expect_that("second batch", ids(&second), expected)
 }
 
-// Reports 20 and 16: a job with a lower id that comes late is never picked; an empty claim is taken for an empty queue,
-// https://github.com/cockroachdb/cockroach/issues/121917.
+// Reports 20 and 16: a job with a lower id that comes late is never picked; an empty claim is taken
+// for an empty queue, https://github.com/cockroachdb/cockroach/issues/121917.
 fn a_job_that_comes_due_late_is_not_passed_over<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let minute = Duration::from_secs(60);
     let late = arena.store(&arena.job()?.with_delay(minute)?)?;
@@ -332,7 +332,8 @@ fn a_worker_that_accepts_nothing_gets_nothing<F: Fixture>(arena: &Arena<'_, F>) 
     expect_that("all kinds", arena.claim_one("worker-a")?.job_id(), job)
 }
 
-// Report 27: a row at the limit makes every claim fail or blocks the queue, https://github.com/oban-bg/oban/pull/1059.
+// Report 27: a row at the limit makes every claim fail or blocks the queue,
+// https://github.com/oban-bg/oban/pull/1059.
 fn exhausted_jobs_neither_block_nor_fail_a_claim<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     for spent in [1, 1, 2, 7, 1, 1, 1, 1] {
         let job = arena.store(&arena.job()?.with_priority(9))?;

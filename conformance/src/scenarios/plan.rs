@@ -1,8 +1,9 @@
 //! Cost that must not grow, seen through behaviour.
 //!
-//! How many rows or pages a statement touched is seen in no answer, and each engine counts it in its own way: the tests
-//! of each backend look at its plans and counters. What the ways to keep the cost low get wrong is seen here: to step
-//! over priorities, to look at a bounded number of candidates, to keep finished rows out of an index.
+//! How many rows or pages a statement touched is seen in no answer, and each engine counts it in
+//! its own way: the tests of each backend look at its plans and counters. What the ways to keep the
+//! cost low get wrong is seen here: to step over priorities, to look at a bounded number of
+//! candidates, to keep finished rows out of an index.
 
 use queue_table_core::{BatchSize, Delay, Kind, NewJob, PurgeRequest, ReapRequest, RetryPolicy};
 

@@ -6,8 +6,8 @@ use queue_table_core::{
 
 use super::prelude::*;
 
-/// What a stored instant may differ from the one it stands for: an engine's clock may be read twice in one operation, or
-/// be as coarse as this.
+/// What a stored instant may differ from the one it stands for: an engine's clock may be read twice
+/// in one operation, or be as coarse as this.
 const TOLERANCE: Duration = Duration::from_millis(1);
 
 /// The jobs' ids, in the order of the batch.

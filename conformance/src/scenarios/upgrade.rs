@@ -48,7 +48,8 @@ pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     ]
 }
 
-// Report 57: lazy DDL commits the caller's transaction, https://github.com/datajoint/datajoint-python/issues/84.
+// Report 57: lazy DDL commits the caller's transaction,
+// https://github.com/datajoint/datajoint-python/issues/84.
 fn tables_that_were_never_migrated_are_told<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let (backend, job) = (arena.backend, arena.job()?);
     let receipt = Receipt::new(JobId::new(1), 1, WorkerId::new("worker-a")?);
@@ -160,7 +161,8 @@ fn a_receipt_may_travel_to_another_process<F: Fixture>(arena: &Arena<'_, F>) -> 
     )
 }
 
-// Report 27: a row whose budget was lowered blocks its queue, https://github.com/oban-bg/oban/issues/652.
+// Report 27: a row whose budget was lowered blocks its queue,
+// https://github.com/oban-bg/oban/issues/652.
 fn a_budget_lowered_under_a_running_claim_ends_with_it<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let first = arena.enqueue_and_claim("worker-a")?;
     let acked = arena.reclaim(&first, "worker-a")?;

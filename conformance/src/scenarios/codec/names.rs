@@ -62,8 +62,9 @@ const ALIKE: [&str; 14] = [
     "fi",
 ];
 
-// Report 50: a worker of one queue takes another queue's jobs, https://github.com/HubSpot/Blazar-Archive/pull/351.
-// Engines that pad with blanks cannot tell `mail` from `mail `: names with blanks at an end are refused everywhere.
+// Report 50: a worker of one queue takes another queue's jobs,
+// https://github.com/HubSpot/Blazar-Archive/pull/351. Engines that pad with blanks cannot tell
+// `mail` from `mail `: names with blanks at an end are refused everywhere.
 fn queue_names_are_compared_exactly<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     for padded in ["mail ", " mail", "mail\u{a0}", "mail\n"] {
         expect(
@@ -194,7 +195,8 @@ fn a_pause_stops_exactly_the_queue_named<F: Fixture>(arena: &Arena<'_, F>) -> Ch
     expect_eq(arena.claim("worker-a", 1)?, [])
 }
 
-// Report 51: long names work on one engine and fail on another, late and inside the caller's transaction.
+// Report 51: long names work on one engine and fail on another, late and inside the caller's
+// transaction.
 fn names_of_the_largest_size_work<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     for (name, key) in [
         ("n".repeat(128), "k".repeat(256)),

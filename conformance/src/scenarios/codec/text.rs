@@ -82,6 +82,8 @@ fn every_kind_of_json_value_is_a_payload<F: Fixture>(arena: &Arena<'_, F>) -> Ch
     expect_round_trips(arena, &values.map(str::to_owned))
 }
 
+// Report 49: a payload is cut in the middle,
+// https://github.com/collectiveidea/delayed_job/issues/93.
 fn payloads_of_every_size_come_back_whole<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let of_bytes = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
     let wide = format!("\"{}\"", "🍣".repeat((PAYLOAD_BYTES_MAX - 2) / 4));

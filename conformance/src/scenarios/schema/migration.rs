@@ -66,7 +66,8 @@ fn migrating_again_keeps_everything<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     arena.expect_state(other, State::Dead)
 }
 
-// Report 58: replicas that start together fail the migration, https://github.com/svix/svix-webhooks/issues/2589.
+// Report 58: replicas that start together fail the migration,
+// https://github.com/svix/svix-webhooks/issues/2589.
 fn eight_processes_may_migrate_at_once<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let sessions = (0..8).map(|_| arena.session());
     let sessions = sessions.collect::<Check<Vec<_>>>()?;

@@ -65,7 +65,8 @@ pub(super) fn expect_refused<F: Fixture>(
     arena.expect_unchanged(&before)
 }
 
-// Report 33: half-reset rows that nothing ever picks up, https://github.com/CMSgov/dpc-app/pull/411.
+// Report 33: half-reset rows that nothing ever picks up,
+// https://github.com/CMSgov/dpc-app/pull/411.
 fn running_row_without_a_worker_is_refused<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let job = arena.enqueue_and_claim("worker-a")?.job_id();
     expect_refused(arena, job, &[Change::WorkerId(None)])

@@ -38,6 +38,11 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             [C4, C23],
         ),
         scenario!(
+            a_raw_update_of_one_column_changes_no_other,
+            "An operator's update of one column moves no instant and changes no other column",
+            [C23, C24],
+        ),
+        scenario!(
             an_id_is_never_given_twice,
             "The id of a deleted job, the highest one too, never names another job",
             [C5, C20],
@@ -121,7 +126,8 @@ fn well_formed_rows_are_taken<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     )
 }
 
-// Report 61: a stale receipt acks a different, newer job, https://github.com/yesodweb/persistent/issues/1598.
+// Report 61: a stale receipt acks a different, newer job,
+// https://github.com/yesodweb/persistent/issues/1598.
 fn an_id_is_never_given_twice<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let claimed = arena.enqueue_and_claim("worker-a")?;
     arena.probe.delete(claimed.job_id())?;
@@ -135,4 +141,21 @@ fn an_id_is_never_given_twice<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let before = arena.snapshot()?;
     expect_lost(arena.backend.ack_one(&claimed.receipt), LostReason::Gone)?;
     arena.expect_unchanged(&before)
+}
+
+// Report 37: run_at changes by itself when other columns are updated,
+// https://github.com/kagkarlsson/db-scheduler/issues/258.
+fn a_raw_update_of_one_column_changes_no_other<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let claimed = arena.enqueue_and_claim("worker-a")?;
+    let before = arena.row(&claimed)?;
+
+    let written = arena.probe.write(before.job_id, &[Change::Priority(7)])?;
+
+    expect_that("raw priority", written, Written::Stored)?;
+    let expected = crate::fixture::Row {
+        priority: 7,
+        ..before
+    };
+    expect_eq(arena.row(&claimed)?, expected)?;
+    Ok(arena.backend.ack_one(&claimed.receipt)?)
 }

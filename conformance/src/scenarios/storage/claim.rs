@@ -95,9 +95,14 @@ fn a_claimed_job_is_told_as_it_is_stored<F: Fixture>(arena: &Arena<'_, F>) -> Ch
     expect_that("worker", worker, row.worker_id.as_deref())
 }
 
-// Report 40: arithmetic overflow for longer durations, https://github.com/Particular/NServiceBus.SqlServer/issues/504.
+// Reports 40 and 41: arithmetic that overflows for longer durations, or yields NULL,
+// https://github.com/Particular/NServiceBus.SqlServer/issues/504.
 fn leases_of_every_length_are_exact<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let day = Duration::from_secs(86_400);
+    for endless in [LEASE_MAX + day, Duration::MAX] {
+        let refused = LeaseLength::new(endless).is_err();
+        expect(refused, format_args!("a lease of {endless:?} was taken"))?;
+    }
     for length in [LEASE_MIN, Duration::from_secs(36 * 60), 25 * day, LEASE_MAX] {
         let lease = LeaseLength::new(length)?;
         arena.enqueue_one()?;
@@ -140,7 +145,8 @@ fn the_next_attempt_is_told_the_last_error<F: Fixture>(arena: &Arena<'_, F>) -> 
     )
 }
 
-// Report 53: bulk operations fail above an engine's limit, https://github.com/LanternOps/breeze/issues/1696.
+// Report 53: bulk operations fail above an engine's limit,
+// https://github.com/LanternOps/breeze/issues/1696.
 fn the_largest_batches_go_through<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let jobs = arena.enqueue(2_000)?;
     let expect_all = |what: &str, fine: usize| expect_that(what, fine, 1_000);
@@ -175,7 +181,8 @@ fn the_largest_batches_go_through<F: Fixture>(arena: &Arena<'_, F>) -> Check {
 }
 
 // Report 52: one row that cannot be decoded makes the whole claimed batch fail,
-// https://github.com/freckle/faktory_worker_haskell/pull/101. Where no such row can be stored, the batch has none.
+// https://github.com/freckle/faktory_worker_haskell/pull/101. Where no such row can be stored, the
+// batch has none.
 fn one_undecodable_payload_does_not_spoil_the_batch<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let jobs = arena.enqueue(10)?;
     let written = arena.probe.write(jobs[4], &[Change::Undecodable])?;

@@ -36,6 +36,11 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             [C3, C6],
         ),
         scenario!(
+            a_large_batch_rolls_back_whole,
+            "A batch of 2,500 jobs in the caller's transaction is there when that commits, and else not one of it",
+            [C1, C6],
+        ),
+        scenario!(
             empty_batches_do_nothing,
             "An empty batch is answered with nothing, and is no error",
             [C11],
@@ -118,7 +123,8 @@ fn delays_of_every_length_are_exact<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     Ok(())
 }
 
-// Report 39: a new job is invisible for a while, https://github.com/collectiveidea/delayed_job_active_record/issues/95.
+// Report 39: a new job is invisible for a while,
+// https://github.com/collectiveidea/delayed_job_active_record/issues/95.
 fn a_job_due_now_can_be_claimed_at_once<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let (other, request) = (arena.session()?, arena.request("worker-a")?);
     for round in 0..50 {
@@ -154,7 +160,8 @@ fn ids_come_in_the_order_given<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     Ok(())
 }
 
-// Report 53: bulk operations fail above an engine's limit, https://github.com/LanternOps/breeze/issues/1696.
+// Report 53: bulk operations fail above an engine's limit,
+// https://github.com/LanternOps/breeze/issues/1696.
 fn ten_thousand_jobs_are_one_batch<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let stored = arena.enqueue(10_000)?;
 
@@ -167,6 +174,24 @@ fn ten_thousand_jobs_are_one_batch<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let too_many = vec![arena.job()?; 10_001];
     expect_rejected(arena.backend.enqueue(&too_many))?;
     expect_that("rows", arena.probe.ids()?.len(), 10_000)
+}
+
+fn a_large_batch_rolls_back_whole<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let (jobs, before) = (vec![arena.job()?; 2_500], arena.snapshot()?);
+
+    let rolled_back = arena.backend.transaction(|tx| {
+        let stored = arena.backend.enqueue_in(tx, &jobs)?;
+        expect_that("answers", stored.len(), 2_500)?;
+        Err::<(), Failed>(Failed::new("rolled back"))
+    });
+
+    expect(rolled_back.is_err(), "the transaction's error is lost")?;
+    arena.expect_unchanged(&before)?;
+    let stored = arena
+        .backend
+        .transaction(|tx| arena.backend.enqueue_in(tx, &jobs))?;
+    let stored: Vec<_> = stored.into_iter().map(|stored| stored.job_id()).collect();
+    expect_that("rows", arena.probe.ids()?, stored)
 }
 
 fn empty_batches_do_nothing<F: Fixture>(arena: &Arena<'_, F>) -> Check {

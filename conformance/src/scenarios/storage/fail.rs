@@ -55,7 +55,8 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     ]
 }
 
-// Report 34: SET evaluates from left to right on some engines, https://github.com/dolthub/doltgresql/issues/3092.
+// Report 34: SET evaluates from left to right on some engines,
+// https://github.com/dolthub/doltgresql/issues/3092.
 fn a_failed_job_waits_for_its_retry_delay<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let claimed = arena.enqueue_and_claim("worker-a")?;
     let (before, failure) = (arena.row(&claimed)?, retry(&claimed, 60, "no route")?);

@@ -1,6 +1,6 @@
-//! Renew and ack.
+//! Renew, ack and recorded effects.
 
-use queue_table_core::{LEASE_MAX, LeaseLength};
+use queue_table_core::{EffectName, LEASE_MAX, LeaseLength};
 
 use super::super::prelude::*;
 use crate::fixture::Row;
@@ -21,6 +21,16 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             acks_finish_their_own_jobs_only,
             "A batch of acks finishes exactly the jobs of its receipts",
             [C13, C16],
+        ),
+        scenario!(
+            more_receipts_than_allowed_are_refused,
+            "More than 1,000 receipts in one call are refused, and none of them is looked at",
+            [C3, C26],
+        ),
+        scenario!(
+            an_effect_is_stored_once,
+            "A recorded effect changes no row, and is known to the same claim and to every later one of its job",
+            [C13, C17],
         ),
     ]
 }
@@ -87,4 +97,48 @@ fn acks_finish_their_own_jobs_only<F: Fixture>(arena: &Arena<'_, F>) -> Check {
         states,
         [done, running, done, running, done, State::Ready],
     )
+}
+
+fn more_receipts_than_allowed_are_refused<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let claimed = arena.enqueue_and_claim("worker-a")?;
+    let receipts = vec![claimed.receipt.clone(); 1_001];
+    let failures = vec![retry(&claimed, 0, "again")?; 1_001];
+    let before = arena.snapshot()?;
+    let lease = LeaseLength::new(LEASE_MAX)?;
+
+    let refused = [
+        expect_rejected(arena.backend.renew(&receipts, lease))?,
+        expect_rejected(arena.backend.ack(&receipts))?,
+        expect_rejected(arena.backend.fail(&failures))?,
+    ];
+
+    let invalid = refused
+        .iter()
+        .all(|one| matches!(one, Rejected::Invalid(_)));
+    expect(invalid, format_args!("other rejections: {refused:?}"))?;
+    arena.expect_unchanged(&before)?;
+    Ok(arena.backend.ack_one(&claimed.receipt)?)
+}
+
+fn an_effect_is_stored_once<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let first = arena.enqueue_and_claim("worker-a")?;
+    let before = arena.row(&first)?;
+    let record = |receipt: &Receipt, name: &str| -> Check<bool> {
+        let name = EffectName::new(name)?;
+        let recorded = arena
+            .backend
+            .transaction(|tx| arena.backend.record_effect_in(tx, receipt, &name))?;
+        Ok(recorded)
+    };
+
+    expect_that("first time", record(&first.receipt, "charge")?, true)?;
+
+    expect_that("row", arena.row(&first)?, before)?;
+    expect_that("second time", record(&first.receipt, "charge")?, false)?;
+    expect_that("another effect", record(&first.receipt, "send")?, true)?;
+    let later = arena.reclaim(&first, "worker-b")?;
+    expect_that("later claim", record(&later.receipt, "charge")?, false)?;
+    let other = arena.enqueue_and_claim("worker-b")?;
+    expect_that("another job", record(&other.receipt, "charge")?, true)?;
+    expect_that("stored", arena.probe.count("effect")?, 3)
 }

@@ -1,7 +1,7 @@
 //! Each operation stores what the contract's table says, and nothing else.
 //!
-//! The row after an operation is compared whole with the row before it: a column that the table does not name for the
-//! operation must not have changed.
+//! The row after an operation is compared whole with the row before it: a column that the table
+//! does not name for the operation must not have changed.
 
 mod cancel;
 mod claim;

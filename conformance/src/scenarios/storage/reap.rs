@@ -155,7 +155,8 @@ fn a_job_that_kills_its_workers_dies<F: Fixture>(arena: &Arena<'_, F>) -> Check 
     expect_eq(arena.claim("worker-a", 1)?, [])
 }
 
-// Reports 42 and 45: delays that wrap to zero at high attempts, https://github.com/scylladb/latte/pull/208.
+// Reports 42 and 45: delays that wrap to zero at high attempts,
+// https://github.com/scylladb/latte/pull/208.
 fn reap_delays_by_the_lost_attempt<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let seconds = Duration::from_secs;
     let policy = RetryPolicy::new(seconds(10), 2.0, seconds(3_600))?.with_jitter(0.0)?;

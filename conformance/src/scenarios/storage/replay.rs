@@ -36,7 +36,8 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     ]
 }
 
-// Report 28: a replay that dies at once or resets the counter, https://github.com/garrytan/gbrain/pull/2974.
+// Report 28: a replay that dies at once or resets the counter,
+// https://github.com/garrytan/gbrain/pull/2974.
 fn a_replayed_job_is_due_at_once<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let job = arena.dead_job()?;
     arena.probe.rewind(job, Duration::from_secs(3_600))?;
