@@ -1,6 +1,8 @@
 //! Names are compared exactly.
 
-use queue_table_core::{ClaimRequest, DedupScope, EffectName, Kind, NewJob, QueueName};
+use queue_table_core::{
+    BatchSize, ClaimRequest, DedupScope, EffectName, Enqueued, Kind, ListRequest, NewJob, QueueName,
+};
 
 use super::super::prelude::*;
 
@@ -35,6 +37,11 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             a_pause_stops_exactly_the_queue_named,
             "A paused queue does not stop one whose name looks or sorts alike",
             [C7, C25],
+        ),
+        scenario!(
+            lists_and_stats_compare_names_exactly,
+            "Lists and stats tell queues and kinds apart that look or sort alike",
+            [C25],
         ),
         scenario!(
             names_of_the_largest_size_work,
@@ -82,7 +89,7 @@ fn queue_names_are_compared_exactly<F: Fixture>(arena: &Arena<'_, F>) -> Check {
 
     for (job, stored) in jobs.iter().zip(stored) {
         let worker = WorkerId::new("worker-a")?;
-        let limit = queue_table_core::BatchSize::new(100)?;
+        let limit = BatchSize::new(100)?;
         let request = ClaimRequest::new(job.queue().clone(), worker).with_limit(limit);
         let claimed = expect_one(arena.backend.claim(&request)?, "claimed job")?;
 
@@ -107,7 +114,7 @@ fn kinds_are_compared_exactly<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     for name in ALIKE {
         let kind = Kind::new(name)?;
         let request = arena.request("worker-a")?;
-        let request = request.with_limit(queue_table_core::BatchSize::new(100)?);
+        let request = request.with_limit(BatchSize::new(100)?);
         let request = request.accepting([(kind.clone(), 1..=1)].into());
         let claimed = expect_one(arena.backend.claim(&request)?, "claimed job")?;
 
@@ -129,9 +136,8 @@ fn dedup_keys_are_compared_exactly<F: Fixture>(arena: &Arena<'_, F>) -> Check {
         stored.iter().all(|stored| stored.is_new()),
         format_args!("keys were taken for each other: {stored:?}"),
     )?;
-    let ids = |stored: &[queue_table_core::Enqueued]| -> Vec<_> {
-        stored.iter().map(|stored| stored.job_id()).collect()
-    };
+    let ids =
+        |stored: &[Enqueued]| -> Vec<_> { stored.iter().map(|stored| stored.job_id()).collect() };
     expect_that("ids", ids(&again), ids(&stored))?;
     expect_that("rows", arena.probe.ids()?.len(), ALIKE.len())
 }
@@ -200,6 +206,39 @@ fn a_pause_stops_exactly_the_queue_named<F: Fixture>(arena: &Arena<'_, F>) -> Ch
     expect_eq(arena.claim("worker-a", 1)?, [])
 }
 
+fn lists_and_stats_compare_names_exactly<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    for name in ALIKE {
+        let payload = arena.job()?.payload().clone();
+        arena.store(&NewJob::new(
+            &QueueName::new(name)?,
+            Kind::new(name)?,
+            payload,
+        ))?;
+    }
+    let first = ListRequest::first(BatchSize::MAX);
+
+    for (name, job) in ALIKE.into_iter().zip(arena.probe.ids()?) {
+        let queue = QueueName::new(name)?;
+        let stats = expect_one(arena.backend.stats(Some(&queue))?, "queue")?;
+        expect_that("stats", (&stats.queue, stats.due), (&queue, 1))?;
+        let (of_queue, of_kind) = (first.clone(), first.clone());
+        for request in [
+            ListRequest {
+                queue: Some(queue),
+                ..of_queue
+            },
+            ListRequest {
+                kind: Some(Kind::new(name)?),
+                ..of_kind
+            },
+        ] {
+            let listed = expect_one(arena.backend.list(&request)?, "listed job")?;
+            expect_that(format_args!("{request:?}"), listed.job_id, job)?;
+        }
+    }
+    expect_that("queues", arena.backend.stats(None)?.len(), ALIKE.len())
+}
+
 // Report 51: long names work on one engine and fail on another, late and inside the caller's
 // transaction.
 fn names_of_the_largest_size_work<F: Fixture>(arena: &Arena<'_, F>) -> Check {
@@ -246,7 +285,7 @@ fn dedup_keys_of_the_largest_size_work<F: Fixture>(arena: &Arena<'_, F>) -> Chec
             format_args!("keys were taken for each other: {stored:?}"),
         )?;
         let again = arena.backend.enqueue(&jobs)?.into_iter();
-        let again: Vec<_> = again.map(queue_table_core::Enqueued::job_id).collect();
+        let again: Vec<_> = again.map(Enqueued::job_id).collect();
         let first: Vec<_> = stored.into_iter().map(|stored| stored.job_id()).collect();
         expect_that("ids", again, first)?;
     }
