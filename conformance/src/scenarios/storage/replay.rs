@@ -105,7 +105,7 @@ fn only_dead_jobs_are_replayed<F: Fixture>(arena: &Arena<'_, F>) -> Check {
             if (job_id, is) == (job, state));
         expect(told, format_args!("another rejection: {refused}"))?;
     }
-    let unknown = JobId::new(1_000_000);
+    let unknown = JobId::new(i64::MAX);
     let refused = expect_rejected(arena.backend.replay(unknown, MaxAttempts::default()))?;
     expect_that("rejection", refused, Rejected::NoSuchJob(unknown))?;
     arena.expect_unchanged(&before)
