@@ -50,7 +50,9 @@ mod plan;
 mod schema;
 mod storage;
 mod time;
+mod together;
 mod transaction;
+mod tx;
 mod upgrade;
 mod worker;
 
