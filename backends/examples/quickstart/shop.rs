@@ -34,7 +34,7 @@ const ORDER_COLUMN: &str =
 /// Opens the database, makes the tables where they are missing, and gives the queue on it.
 pub fn open(database: &Path) -> Result<SqliteQueue, Failure> {
     let table = Table::default().with_column("order_id", ColumnType::Integer)?;
-    let queue = SqliteQueue::builder(database).table(table).open()?;
+    let queue = SqliteQueue::builder(database).table(table).build()?;
     queue.migrate()?;
     queue.transaction(|tx| -> Result<(), Failure> {
         tx.execute_batch(SHOP)?;
