@@ -13,12 +13,12 @@ use crate::invoices::WriteInvoice;
 use crate::shop::{self, Failure};
 
 /// What is left of the dead worker: the proof of its claim.
-pub struct Doomed {
+pub(crate) struct Doomed {
     receipt: Receipt,
 }
 
 /// The child process: claims, writes half, tells its receipt, and dies without a word to the database.
-pub fn be(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn be(arguments: &Arguments) -> Result<(), Failure> {
     let queue = shop::open(&arguments.database)?;
     let request = ClaimRequest::new(QueueName::new("invoices")?, WorkerId::unique("doomed")?)
         .with_lease(LeaseLength::new(crate::LEASE)?);
@@ -33,12 +33,16 @@ pub fn be(arguments: &Arguments) -> Result<(), Failure> {
 
 impl Doomed {
     /// Lets a worker process die; `None` when there was no job for it to claim.
-    pub fn start(
+    pub(crate) fn start(
         arguments: &Arguments,
         queue: &SqliteQueue,
         invoices: &QueueName,
     ) -> Result<Option<Self>, Failure> {
-        if queue.stats(Some(invoices))?.first().is_none_or(|stats| stats.due == 0) {
+        if queue
+            .stats(Some(invoices))?
+            .first()
+            .is_none_or(|stats| stats.due == 0)
+        {
             println!("no job is due, so no worker has to die");
             return Ok(None);
         }
@@ -66,7 +70,7 @@ impl Doomed {
     }
 
     /// The dead worker's acknowledgement arrives after all, as a delayed packet would. It must be refused.
-    pub fn acknowledge_late(&self, queue: &SqliteQueue) -> Result<String, Failure> {
+    pub(crate) fn acknowledge_late(&self, queue: &SqliteQueue) -> Result<String, Failure> {
         match queue.ack_one(&self.receipt) {
             Err(Error::LostClaim(lost)) => {
                 println!("the dead worker's acknowledgement arrives late, and is refused: {lost}");
@@ -78,24 +82,30 @@ impl Doomed {
     }
 
     /// Tells what becomes of its job, each thing once.
-    pub fn story(&self) -> Story {
-        Story { job: self.receipt.job_id(), reaped: false }
+    pub(crate) fn story(&self) -> Story {
+        Story {
+            job: self.receipt.job_id(),
+            reaped: false,
+        }
     }
 }
 
 /// How far the dead worker's job has come.
-pub struct Story {
+pub(crate) struct Story {
     job: JobId,
     reaped: bool,
 }
 
 impl Story {
-    pub fn tell(&mut self, queue: &SqliteQueue) -> Result<(), Failure> {
+    pub(crate) fn tell(&mut self, queue: &SqliteQueue) -> Result<(), Failure> {
         if self.reaped {
             return Ok(());
         }
         let failures = queue.failures(self.job)?;
-        if let Some(reaped) = failures.iter().find(|failure| failure.cause == FailureCause::Reaped) {
+        if let Some(reaped) = failures
+            .iter()
+            .find(|failure| failure.cause == FailureCause::Reaped)
+        {
             self.reaped = true;
             println!(
                 "job {}: the lease lapsed, and the reaper brought it back; attempt {} is recorded as lost",

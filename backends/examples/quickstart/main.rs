@@ -40,7 +40,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let ran = if arguments.doomed { doomed::be(&arguments) } else { run(&arguments) };
+    let ran = if arguments.doomed {
+        doomed::be(&arguments)
+    } else {
+        run(&arguments)
+    };
     match ran {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -52,14 +56,20 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
     let began = Instant::now();
-    for directory in [arguments.database.parent(), Some(arguments.invoices.as_path())] {
+    for directory in [
+        arguments.database.parent(),
+        Some(arguments.invoices.as_path()),
+    ] {
         std::fs::create_dir_all(directory.unwrap_or(Path::new(".")))?;
     }
     let queue = Arc::new(shop::open(&arguments.database)?);
     let invoices = QueueName::new("invoices")?;
 
     let import = shop::import(&queue, &invoices, &arguments.orders)?;
-    println!("{} new orders, each stored with its invoice job in one transaction", import.new);
+    println!(
+        "{} new orders, each stored with its invoice job in one transaction",
+        import.new
+    );
 
     let doomed = Doomed::start(arguments, &queue, &invoices)?;
     let succeeded_before = succeeded(&queue, &invoices)?;
@@ -69,12 +79,24 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     println!("{WORKERS} workers started");
     watch(&queue, &invoices, succeeded_before, doomed.as_ref())?;
-    let refused = doomed.as_ref().map(|doomed| doomed.acknowledge_late(&queue)).transpose()?;
-    let reports: Vec<_> =
-        workers.iter().map(|worker| worker.stop(Duration::from_secs(10))).collect();
+    let refused = doomed
+        .as_ref()
+        .map(|doomed| doomed.acknowledge_late(&queue))
+        .transpose()?;
+    let reports: Vec<_> = workers
+        .iter()
+        .map(|worker| worker.stop(Duration::from_secs(10)))
+        .collect();
 
     let files = invoices::tidy(&arguments.invoices)?;
-    summary::print(&queue, &invoices, &import, &reports, refused.is_some(), files)?;
+    summary::print(
+        &queue,
+        &invoices,
+        &import,
+        &reports,
+        refused.is_some(),
+        files,
+    )?;
     println!("invoices are in {}", arguments.invoices.display());
     println!("took {:.1} s", began.elapsed().as_secs_f64());
     Ok(())
@@ -90,7 +112,10 @@ fn worker(
     let directory = directory.to_owned();
     let write = move |invoice: &WriteInvoice, context: &mut Context<'_, SqliteQueue>| {
         let (job, attempt) = (context.effect_key(), context.job().attempt());
-        invoice.write(&directory, job, attempt).map(drop).map_err(Failure::from)
+        invoice
+            .write(&directory, job, attempt)
+            .map(drop)
+            .map_err(Failure::from)
     };
     let worker = Worker::builder(Arc::clone(queue))
         .name(&format!("invoicer-{number}"))
@@ -132,5 +157,8 @@ fn watch(
 }
 
 fn succeeded(queue: &SqliteQueue, invoices: &QueueName) -> Result<u64, Failure> {
-    Ok(queue.stats(Some(invoices))?.first().map_or(0, |stats| stats.succeeded))
+    Ok(queue
+        .stats(Some(invoices))?
+        .first()
+        .map_or(0, |stats| stats.succeeded))
 }

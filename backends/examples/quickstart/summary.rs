@@ -7,7 +7,7 @@ use queue_table::{Administration, BatchSize, JobId, ListRequest, QueueName};
 use crate::shop::{self, Failure, Import};
 
 /// Prints what the database holds, and what this run did.
-pub fn print(
+pub(crate) fn print(
     queue: &SqliteQueue,
     invoices: &QueueName,
     import: &Import,
@@ -25,10 +25,23 @@ pub fn print(
         ("orders stored", shop::orders(queue)?.try_into()?),
         ("jobs succeeded", jobs(|stats| stats.succeeded)),
         ("jobs dead", jobs(|stats| stats.dead)),
-        ("jobs unfinished", jobs(|stats| stats.due + stats.scheduled + stats.running)),
+        (
+            "jobs unfinished",
+            jobs(|stats| stats.due + stats.scheduled + stats.running),
+        ),
         ("attempts in all", attempts),
-        ("jobs reaped", reports.iter().map(|report| report.reaped).sum()),
-        ("stale acks refused", u64::from(refused) + reports.iter().map(|report| report.lost.total()).sum::<u64>()),
+        (
+            "jobs reaped",
+            reports.iter().map(|report| report.reaped).sum(),
+        ),
+        (
+            "stale acks refused",
+            u64::from(refused)
+                + reports
+                    .iter()
+                    .map(|report| report.lost.total())
+                    .sum::<u64>(),
+        ),
         ("invoice files", files.try_into()?),
     ];
     println!();
@@ -41,7 +54,10 @@ pub fn print(
 
 /// The sum over all jobs, page by page.
 fn attempts(queue: &SqliteQueue, invoices: &QueueName) -> Result<u64, Failure> {
-    let mut request = ListRequest { queue: Some(invoices.clone()), ..ListRequest::first(BatchSize::MAX) };
+    let mut request = ListRequest {
+        queue: Some(invoices.clone()),
+        ..ListRequest::first(BatchSize::MAX)
+    };
     let mut sum = 0;
     loop {
         let page = queue.list(&request)?;
