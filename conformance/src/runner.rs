@@ -27,6 +27,7 @@ const THREADS_DEFAULT: usize = 4;
 pub struct Filter {
     tiers: Vec<Tier>,
     scenarios: Vec<String>,
+    limit: Option<Duration>,
 }
 
 impl Filter {
@@ -47,6 +48,13 @@ impl Filter {
     #[must_use]
     pub fn scenario(mut self, id: &str) -> Self {
         self.scenarios.push(id.to_owned());
+        self
+    }
+
+    /// The same scenarios, each given up after so long instead of after a minute (or five, when it is slow).
+    #[must_use]
+    pub fn at_most(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
         self
     }
 
@@ -73,7 +81,7 @@ pub fn run<F: Fixture>(fixture: &Arc<F>, filter: &Filter) -> Result<Report, Port
         for _ in 0..threads().min(chosen.len()) {
             scope.spawn(|| {
                 while let Some((at, scenario)) = take(&chosen, &next) {
-                    let record = suite.run_one(scenario);
+                    let record = suite.run_one(scenario, filter.limit);
                     let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
                     records.push((at, record));
                 }
@@ -129,12 +137,17 @@ impl<F: Fixture> Suite<F> {
         })
     }
 
+    pub(crate) fn fixture(&self) -> &F {
+        &self.fixture
+    }
+
     /// Tries one scenario, unless it is not for this backend or cannot be verified.
-    pub(crate) fn run_one(&self, scenario: &Scenario<F>) -> Record {
-        let outcome = self.not_tried(scenario).unwrap_or_else(|| {
-            let limit = if scenario.slow { LIMIT_SLOW } else { LIMIT };
-            self.judge(scenario, watched(&self.fixture, scenario, limit))
-        });
+    pub(crate) fn run_one(&self, scenario: &Scenario<F>, limit: Option<Duration>) -> Record {
+        let usual = if scenario.slow { LIMIT_SLOW } else { LIMIT };
+        let limit = limit.unwrap_or(usual);
+        let outcome = self
+            .not_tried(scenario)
+            .unwrap_or_else(|| self.judge(scenario, watched(&self.fixture, scenario, limit)));
         Record::of(scenario, &self.profile, outcome)
     }
 

@@ -6,16 +6,34 @@ use std::time::Duration;
 
 use queue_table_core::{Administration, JobId, State, Table, Timestamp};
 
-use super::lifecycle::after;
+use super::clock::micros;
+use super::fault::Fault;
+use super::open::after;
 use super::state::{Tables, broken_rule};
-use super::{ENGINE, Model, ModelTx, Shared, WAIT_MAX, micros};
+use super::{ENGINE, Model, ModelTx, Shared, WAIT_MAX};
 use crate::fixture::{
     Capabilities, Change, Fixture, Fresh, Held, PortError, Probe, Profile, Row, Setup, Written,
 };
 
-/// Fresh models.
+/// Fresh models, all without or all with one fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ModelFixture;
+pub struct ModelFixture {
+    fault: Option<Fault>,
+}
+
+impl ModelFixture {
+    /// Models that keep every rule.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Mutants with this fault.
+    #[must_use]
+    pub fn with(fault: Fault) -> Self {
+        Self { fault: Some(fault) }
+    }
+}
 
 impl Fixture for ModelFixture {
     type Backend = Model;
@@ -38,7 +56,7 @@ impl Fixture for ModelFixture {
                 .with_column(name, *column_type)
                 .map_err(PortError::new)?;
         }
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(self.fault));
         let backend = Model::on(Arc::clone(&shared), table.clone());
         if setup.migrated {
             backend.migrate().map_err(PortError::new)?;
@@ -121,7 +139,8 @@ impl Probe<Model> for ModelProbe {
                     return Ok(Written::Refused(rule.to_owned()));
                 }
             }
-            let checked = !changes.contains(&Change::Undecodable);
+            let without_checks = self.shared.fault == Some(Fault::TableWithoutChecks);
+            let checked = !changes.contains(&Change::Undecodable) && !without_checks;
             if let Some(rule) = broken_rule(&row).filter(|_| checked) {
                 return Ok(Written::Refused(rule.to_owned()));
             }
@@ -162,6 +181,9 @@ impl Probe<Model> for ModelProbe {
     }
 
     fn effect_in(&self, tx: &mut ModelTx<'_>, text: &str) -> Result<(), PortError> {
+        if tx.poisoned {
+            return Err(PortError::new("the transaction is aborted"));
+        }
         tx.tables.test_effects.push(text.to_owned());
         Ok(())
     }
