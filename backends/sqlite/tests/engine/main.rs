@@ -1,5 +1,7 @@
 //! What is SQLite's own: locks, the clock, the file, the tables. The contract itself is proved by `conformance`.
 
+#![cfg(test)]
+
 mod clock;
 mod fair;
 mod file;
