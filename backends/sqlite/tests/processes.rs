@@ -30,14 +30,16 @@ fn main() -> ExitCode {
     let trials = vec![
         Trial::test(
             "two_processes_drain_a_queue_without_a_job_claimed_twice",
-            || Ok(drain_by_two()?),
+            drain_by_two,
         ),
-        Trial::test("eight_processes_migrate_a_new_file_at_once", || {
-            Ok(migrate_by_eight()?)
-        }),
-        Trial::test("neither_of_two_writing_processes_starves", || {
-            Ok(share_between_two()?)
-        }),
+        Trial::test(
+            "eight_processes_migrate_a_new_file_at_once",
+            migrate_by_eight,
+        ),
+        Trial::test(
+            "neither_of_two_writing_processes_starves",
+            share_between_two,
+        ),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

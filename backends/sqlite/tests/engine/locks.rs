@@ -50,7 +50,10 @@ fn a_lease_that_ran_out_while_waiting_for_the_writer_is_lost() {
     let before = probe.row(jobs[0]).unwrap();
     let held = probe.hold(jobs[0], Duration::from_millis(500)).unwrap();
     let lost = queue
-        .renew(&[claimed.receipt.clone()], lease(Duration::from_secs(60)))
+        .renew(
+            std::slice::from_ref(&claimed.receipt),
+            lease(Duration::from_secs(60)),
+        )
         .unwrap();
     assert_eq!(lost[0].as_ref().unwrap_err().reason(), LostReason::Expired);
     held.released().unwrap();

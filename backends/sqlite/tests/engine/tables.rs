@@ -23,27 +23,21 @@ fn purge_all() -> PurgeRequest {
     }
 }
 
-#[test]
-fn without_tables_every_operation_says_so_and_makes_none() {
-    let setup = Setup {
-        migrated: false,
-        columns: Vec::new(),
-    };
-    let fresh = SqliteFixture.fresh(&setup).unwrap();
-    let (queue, probe) = (fresh.backend, fresh.probe);
+fn receipt() -> Receipt {
+    Receipt::new(JobId::new(1), 1, WorkerId::new("w").unwrap())
+}
+
+fn own_transactions(queue: &SqliteQueue) -> Vec<Result<()>> {
     let (id, extra) = (JobId::new(1), Default::default());
-    let receipt = Receipt::new(id, 1, WorkerId::new("w").unwrap());
-    let failure = Failure::release(receipt.clone(), Delay::ZERO);
     let reap = ReapRequest::new(BatchSize::MAX, RetryPolicy::default());
-    let effect = EffectName::new("e").unwrap();
-    let answers: Vec<Result<()>> = vec![
+    vec![
         queue.enqueue(&[job()]).map(drop),
         queue.claim(&request("w", 1)).map(drop),
+        queue.renew(&[receipt()], Default::default()).map(drop),
+        queue.ack(&[receipt()]).map(drop),
         queue
-            .renew(&[receipt.clone()], Default::default())
+            .fail(&[Failure::release(receipt(), Delay::ZERO)])
             .map(drop),
-        queue.ack(&[receipt.clone()]).map(drop),
-        queue.fail(&[failure.clone()]).map(drop),
         queue.reap(&reap).map(drop),
         queue.get(id).map(drop),
         queue.list(&ListRequest::first(BatchSize::ONE)).map(drop),
@@ -54,21 +48,41 @@ fn without_tables_every_operation_says_so_and_makes_none() {
         queue.purge(&purge_all()).map(drop),
         queue.pause(&mail()),
         queue.resume(&mail()),
+    ]
+}
+
+fn callers_transactions(queue: &SqliteQueue) -> Vec<Result<()>> {
+    let failure = Failure::release(receipt(), Delay::ZERO);
+    let effect = EffectName::new("e").unwrap();
+    vec![
         queue
             .transaction(|tx| queue.enqueue_in(tx, &[job()]))
             .map(drop),
         queue
             .transaction(|tx| queue.claim_in(tx, &request("w", 1)))
             .map(drop),
-        queue.transaction(|tx| queue.ack_in(tx, &receipt)),
+        queue.transaction(|tx| queue.ack_in(tx, &receipt())),
         queue
             .transaction(|tx| queue.fail_in(tx, &failure))
             .map(drop),
         queue
-            .transaction(|tx| queue.record_effect_in(tx, &receipt, &effect))
+            .transaction(|tx| queue.record_effect_in(tx, &receipt(), &effect))
             .map(drop),
-    ];
-    for (position, answer) in answers.into_iter().enumerate() {
+    ]
+}
+
+#[test]
+fn without_tables_every_operation_says_so_and_makes_none() {
+    let setup = Setup {
+        migrated: false,
+        columns: Vec::new(),
+    };
+    let fresh = SqliteFixture.fresh(&setup).unwrap();
+    let (queue, probe) = (fresh.backend, fresh.probe);
+    let answers = own_transactions(&queue)
+        .into_iter()
+        .chain(callers_transactions(&queue));
+    for (position, answer) in answers.enumerate() {
         let schema = matches!(
             answer,
             Err(Error::Schema {
