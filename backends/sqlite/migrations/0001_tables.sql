@@ -36,7 +36,7 @@ CREATE INDEX "main"."{name}_ready" ON "{name}" (queue, priority DESC, run_at) WH
 
 -- The reaper finds overdue claims, and ready jobs without attempts, which are nearly always none.
 CREATE INDEX "main"."{name}_lease" ON "{name}" (lease_until) WHERE state = 'running';
-CREATE INDEX "main"."{name}_exhausted" ON "{name}" (attempts) WHERE state = 'ready' AND attempts >= max_attempts;
+CREATE INDEX "main"."{name}_exhausted" ON "{name}" (job_id) WHERE state = 'ready' AND attempts >= max_attempts;
 
 -- Retention walks one state at a time. Finished jobs are exactly those with finished_at.
 CREATE INDEX "main"."{name}_retention" ON "{name}" (state, finished_at) WHERE finished_at IS NOT NULL;

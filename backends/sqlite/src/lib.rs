@@ -53,6 +53,8 @@ mod enqueue;
 mod error;
 mod lifecycle;
 mod migrate;
+#[cfg(test)]
+mod plan;
 mod pool;
 mod purge;
 mod queue;

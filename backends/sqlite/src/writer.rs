@@ -107,6 +107,13 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    use queue_table_core::{
+        Administration, ClaimRequest, Kind, NewJob, Payload, QueueBackend, QueueBackendExt,
+        QueueName, State, WorkerId,
+    };
+
+    use crate::SqliteQueue;
+
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(10)
     }
@@ -194,5 +201,71 @@ mod tests {
                 .as_str()
                 .contains("`_in` form")
         );
+    }
+
+    /// A queue whose writer is not in WAL, as on a file system without shared memory.
+    fn without_wal(file: &Path) -> SqliteQueue {
+        let builder = SqliteQueue::builder(file).busy_deadline(Duration::from_millis(200));
+        let queue = builder.build().unwrap();
+        let mut connection = Connection::open(file).unwrap();
+        crate::busy::install(&mut connection).unwrap();
+        connection
+            .execute_batch(&crate::migration_sql(queue.table()))
+            .unwrap();
+        *lock(&queue.writer().idle) = Some(connection);
+        queue
+    }
+
+    fn job() -> NewJob {
+        let queue = QueueName::new("mail").unwrap();
+        NewJob::new(
+            &queue,
+            Kind::new("k").unwrap(),
+            Payload::from_json("1").unwrap(),
+        )
+    }
+
+    #[test]
+    fn a_busy_commit_is_rolled_back_and_the_connection_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let queue = without_wal(&file);
+        queue.enqueue(&[job(), job()]).unwrap();
+        let request = ClaimRequest::new(job().queue().clone(), WorkerId::new("w").unwrap());
+        let claimed = queue.claim(&request).unwrap().remove(0);
+
+        // Without WAL, somebody who reads keeps the writer from committing.
+        let reader = Connection::open(&file).unwrap();
+        reader
+            .execute_batch("BEGIN; SELECT COUNT(*) FROM job")
+            .unwrap();
+        assert_eq!(
+            queue.ack_one(&claimed.receipt).unwrap_err().kind(),
+            "contention"
+        );
+        assert!(
+            lock(&queue.writer().idle)
+                .as_ref()
+                .is_some_and(Connection::is_autocommit)
+        );
+
+        reader.execute_batch("COMMIT").unwrap();
+        let state = queue.get(claimed.job_id()).unwrap().unwrap().state;
+        assert_eq!(state, State::Running);
+        assert_eq!(queue.claim(&request).unwrap().len(), 1);
+        queue.ack_one(&claimed.receipt).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_unavailable_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let queue = without_wal(&file);
+        queue.enqueue(&[job()]).unwrap();
+        let copy = folder.path().join("copy.db");
+        std::fs::copy(&file, &copy).unwrap();
+        std::fs::rename(&copy, &file).unwrap();
+        assert_eq!(queue.enqueue(&[job()]).unwrap_err().kind(), "unavailable");
+        assert_eq!(queue.enqueue(&[job()]).unwrap()[0].job_id().get(), 2);
     }
 }
