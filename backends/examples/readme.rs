@@ -54,11 +54,9 @@ fn main() -> Result<(), Error> {
 
     let worker = Worker::builder(Arc::clone(&queue))
         .queue(&invoices)
-        .handle(
-            |invoice: &SendInvoice, context: &mut Context<'_, SqliteQueue>| {
-                send(invoice, context.effect_key()) // an error retries, after a growing delay
-            },
-        )
+        .handle(|invoice: &SendInvoice, context: &mut Context<'_, _>| {
+            send(invoice, context.effect_key()) // an error retries, after a growing delay
+        })
         .start()?;
     while worker.report().succeeded == 0 {
         std::thread::sleep(Duration::from_millis(10));
