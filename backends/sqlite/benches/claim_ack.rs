@@ -114,7 +114,7 @@ type Claimed = Vec<(i64, i64, String, String)>;
 fn claim_by_hand(tx: &Transaction<'_>, batch: u32) -> rusqlite::Result<Claimed> {
     let sql = "SELECT job_id, attempts + 1, kind, payload FROM job
         WHERE queue = 'mail' AND state = 'ready' AND run_at <= unixepoch() * 1000000 + 999999 AND attempts < max_attempts
-        ORDER BY priority DESC, run_at, job_id LIMIT ?1";
+        ORDER BY priority DESC, run_at, job_id LIMIT +?1";
     let mut select = tx.prepare_cached(sql)?;
     let found = select.query_map([batch], |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))

@@ -7,4 +7,4 @@ FROM {job}
 WHERE state = 'ready'
   AND attempts >= max_attempts
 ORDER BY job_id
-LIMIT :limit
+LIMIT +:limit

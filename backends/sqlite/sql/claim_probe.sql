@@ -6,9 +6,9 @@ WITH RECURSIVE step (priority) AS (
   SELECT (
     SELECT priority
     FROM {job}
-    WHERE queue = :queue
+    WHERE queue = +:queue
       AND state = 'ready'
-      AND NOT EXISTS (SELECT 1 FROM {job_queue} WHERE queue = :queue)
+      AND NOT EXISTS (SELECT 1 FROM {job_queue} WHERE queue = +:queue)
     ORDER BY priority DESC
     LIMIT 1
   )
@@ -16,7 +16,7 @@ WITH RECURSIVE step (priority) AS (
   SELECT (
     SELECT priority
     FROM {job}
-    WHERE queue = :queue
+    WHERE queue = +:queue
       AND state = 'ready'
       AND priority < step.priority
     ORDER BY priority DESC
@@ -29,7 +29,7 @@ SELECT EXISTS (
   SELECT 1
   FROM step
   CROSS JOIN {job} AS j
-  WHERE j.queue = :queue
+  WHERE j.queue = +:queue
     AND j.state = 'ready'
     AND j.priority = step.priority
     AND j.run_at <= CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER) * 1000

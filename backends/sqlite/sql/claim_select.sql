@@ -6,9 +6,9 @@ WITH RECURSIVE step (priority) AS (
   SELECT (
     SELECT priority
     FROM {job}
-    WHERE queue = :queue
+    WHERE queue = +:queue
       AND state = 'ready'
-      AND NOT EXISTS (SELECT 1 FROM {job_queue} WHERE queue = :queue)
+      AND NOT EXISTS (SELECT 1 FROM {job_queue} WHERE queue = +:queue)
     ORDER BY priority DESC
     LIMIT 1
   )
@@ -16,7 +16,7 @@ WITH RECURSIVE step (priority) AS (
   SELECT (
     SELECT priority
     FROM {job}
-    WHERE queue = :queue
+    WHERE queue = +:queue
       AND state = 'ready'
       AND priority < step.priority
     ORDER BY priority DESC
@@ -29,10 +29,10 @@ SELECT j.job_id, j.kind, j.payload, j.payload_version, j.priority, j.run_at, j.a
   j.enqueued_at, j.last_error{columns}
 FROM step
 CROSS JOIN {job} AS j
-WHERE j.queue = :queue
+WHERE j.queue = +:queue
   AND j.state = 'ready'
   AND j.priority = step.priority
-  AND j.run_at <= :now
+  AND j.run_at <= +:now
   AND j.attempts < j.max_attempts
   AND (
     :accepts IS NULL
@@ -43,4 +43,4 @@ WHERE j.queue = :queue
         AND j.payload_version BETWEEN accepted.value ->> 1 AND accepted.value ->> 2
     )
   )
-LIMIT :limit
+LIMIT +:limit

@@ -5,5 +5,5 @@
 SELECT d.job_id, d.scope, j.state
 FROM {job_dedup} AS d
 LEFT JOIN {job} AS j ON j.job_id = d.job_id
-WHERE d.queue = :queue
-  AND d.dedup_key = :key
+WHERE d.queue = +:queue
+  AND d.dedup_key = +:key

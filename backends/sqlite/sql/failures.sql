@@ -3,5 +3,5 @@
 -- rows: attempt, worker_id, at, cause, error
 SELECT attempt, worker_id, at, cause, error
 FROM {job_failure}
-WHERE job_id = :job_id
+WHERE job_id = +:job_id
 ORDER BY attempt

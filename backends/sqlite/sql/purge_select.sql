@@ -5,13 +5,13 @@
 SELECT job_id, finished_at
 FROM {job}
 WHERE state = 'succeeded'
-  AND finished_at <= :succeeded_until
-  AND (finished_at, job_id) > (:finished_at, :job_id)
+  AND finished_at <= +:succeeded_until
+  AND (finished_at, job_id) > (+:finished_at, +:job_id)
 UNION ALL
 SELECT job_id, finished_at
 FROM {job}
 WHERE state = 'dead'
-  AND finished_at <= :dead_until
-  AND (finished_at, job_id) > (:finished_at, :job_id)
+  AND finished_at <= +:dead_until
+  AND (finished_at, job_id) > (+:finished_at, +:job_id)
 ORDER BY finished_at, job_id
-LIMIT :limit
+LIMIT +:limit

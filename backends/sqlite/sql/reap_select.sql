@@ -5,6 +5,6 @@
 SELECT job_id, queue, attempts, worker_id
 FROM {job}
 WHERE state = 'running'
-  AND lease_until <= :now
+  AND lease_until <= +:now
 ORDER BY lease_until, job_id
-LIMIT :limit
+LIMIT +:limit

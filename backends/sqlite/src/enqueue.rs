@@ -219,3 +219,57 @@ pub(crate) fn take_back(
     };
     take().map(drop).map_err(fault)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use queue_table_core::{Kind, Payload};
+
+    fn keeps(scope: DedupScope, state: Option<State>) -> bool {
+        let job_id = JobId::new(1);
+        let holder = Holder {
+            job_id,
+            scope,
+            state,
+        };
+        holder.keeps_key()
+    }
+
+    #[test]
+    fn the_holders_own_scope_decides_how_long_it_keeps_its_key() {
+        for state in State::ALL {
+            assert!(keeps(DedupScope::WhileRowExists, Some(state)));
+            assert_eq!(
+                keeps(DedupScope::WhileUnfinished, Some(state)),
+                !state.is_terminal()
+            );
+        }
+        assert!(!keeps(DedupScope::WhileRowExists, None));
+        assert!(!keeps(DedupScope::WhileUnfinished, None));
+    }
+
+    #[test]
+    fn only_new_jobs_that_are_due_wake_their_queue() {
+        let job = |queue: &str| {
+            let (kind, payload) = (Kind::new("k").unwrap(), Payload::from_json("1").unwrap());
+            NewJob::new(&QueueName::new(queue).unwrap(), kind, payload)
+        };
+        let later = job("later")
+            .with_delay(std::time::Duration::from_secs(1))
+            .unwrap();
+        let jobs = [job("new"), job("new"), job("known"), later];
+        let id = JobId::new(1);
+        let enqueued = [
+            Enqueued::Inserted(id),
+            Enqueued::Inserted(id),
+            Enqueued::Existing(id),
+            Enqueued::Inserted(id),
+        ];
+        let woken: Vec<_> = woken(&jobs, &enqueued)
+            .into_iter()
+            .map(QueueName::as_str)
+            .collect();
+        assert_eq!(woken, ["new"]);
+    }
+}
