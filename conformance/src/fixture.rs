@@ -143,7 +143,7 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when they cannot be counted.
     fn count(&self, sister: &str) -> Result<u64, PortError>;
 
-    /// Makes this the id of the next job: moves the table's sequence on.
+    /// Gives the next job this id, or one soon after it: moves the table's sequence on.
     ///
     /// # Errors
     /// [`PortError`] when it cannot be moved.

@@ -87,7 +87,7 @@ fn cancel_of_a_finished_job_is_rejected<F: Fixture>(arena: &Arena<'_, F>) -> Che
             if (job_id, is) == (job, state));
         expect(told, format_args!("another rejection: {refused}"))?;
     }
-    let unknown = JobId::new(1_000_000);
+    let unknown = JobId::new(i64::MAX);
     let refused = expect_rejected(arena.backend.cancel(unknown, &reason))?;
     expect_that("rejection", refused, Rejected::NoSuchJob(unknown))?;
     arena.expect_unchanged(&before)

@@ -29,6 +29,11 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             [C22],
         ),
         scenario!(
+            a_kept_row_keeps_what_belongs_to_it,
+            "A finished job that a user's constraint keeps loses neither failures nor effects nor its dedup key",
+            [C5, C22],
+        ),
+        scenario!(
             what_belongs_to_a_purged_job_goes_with_it,
             "The failures, effects and dedup key of a purged job go with it; those of other jobs stay",
             [C5, C22],
@@ -173,21 +178,42 @@ fn rows_that_a_constraint_keeps_are_reported<F: Fixture>(arena: &Arena<'_, F>) -
     expect_that("rows left", arena.probe.ids()?, &jobs[..2])
 }
 
+/// Stores one succeeded job with this key, with a failure and an effect.
+fn job_with_sisters<F: Fixture>(arena: &Arena<'_, F>, key: &str) -> Check<JobId> {
+    let job = arena.job()?.with_dedup(key, DedupScope::WhileRowExists)?;
+    arena.store(&job)?;
+    let failed = arena.claim_one("worker-a")?;
+    arena.backend.fail_one(&retry(&failed, 0, "no route")?)?;
+    let claimed = arena.claim_one("worker-a")?;
+    let effect = EffectName::new("charge")?;
+    arena.backend.transaction(|tx| {
+        let backend = arena.backend;
+        backend.record_effect_in(tx, &claimed.receipt, &effect)
+    })?;
+    arena.backend.ack_one(&claimed.receipt)?;
+    Ok(claimed.job_id())
+}
+
+fn a_kept_row_keeps_what_belongs_to_it<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let kept = age(arena, job_with_sisters(arena, "a")?, 61)?;
+    arena.probe.reference(kept)?;
+    let before = arena.snapshot()?;
+
+    let purged = arena.backend.purge(&request(Some(1), None)?)?;
+
+    expect_that("answer", (purged.deleted, purged.kept), (0, vec![kept]))?;
+    arena.expect_unchanged(&before)?;
+    let job = arena.job()?.with_dedup("a", DedupScope::WhileRowExists)?;
+    let again = arena.backend.enqueue_one(&job)?;
+    expect_that(
+        "by its key",
+        (again.is_new(), again.job_id()),
+        (false, kept),
+    )
+}
+
 fn what_belongs_to_a_purged_job_goes_with_it<F: Fixture>(arena: &Arena<'_, F>) -> Check {
-    for key in ["a", "b"] {
-        let job = arena.job()?.with_dedup(key, DedupScope::WhileRowExists)?;
-        arena.store(&job)?;
-        let failed = arena.claim_one("worker-a")?;
-        arena.backend.fail_one(&retry(&failed, 0, "no route")?)?;
-        let claimed = arena.claim_one("worker-a")?;
-        let effect = EffectName::new("charge")?;
-        arena.backend.transaction(|tx| {
-            let backend = arena.backend;
-            backend.record_effect_in(tx, &claimed.receipt, &effect)
-        })?;
-        arena.backend.ack_one(&claimed.receipt)?;
-    }
-    let jobs = arena.probe.ids()?;
+    let jobs = [job_with_sisters(arena, "a")?, job_with_sisters(arena, "b")?];
     age(arena, jobs[0], 61)?;
     let sisters = || {
         let count = |sister| Ok(arena.probe.count(sister)?);

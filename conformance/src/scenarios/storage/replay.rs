@@ -33,6 +33,11 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             "A replayed job has its dedup key again, when the job that took it is finished or purged",
             [C5, C20],
         ),
+        scenario!(
+            a_key_taken_back_has_its_jobs_own_scope,
+            "A dedup key that a replayed job takes back names it as long as its own scope says, and no other replay",
+            [C5, C20],
+        ),
     ]
 }
 
@@ -100,7 +105,7 @@ fn only_dead_jobs_are_replayed<F: Fixture>(arena: &Arena<'_, F>) -> Check {
             if (job_id, is) == (job, state));
         expect(told, format_args!("another rejection: {refused}"))?;
     }
-    let unknown = JobId::new(1_000_000);
+    let unknown = JobId::new(i64::MAX);
     let refused = expect_rejected(arena.backend.replay(unknown, MaxAttempts::default()))?;
     expect_that("rejection", refused, Rejected::NoSuchJob(unknown))?;
     arena.expect_unchanged(&before)
@@ -153,4 +158,31 @@ fn a_replayed_job_takes_its_key_back<F: Fixture>(arena: &Arena<'_, F>) -> Check 
     arena.backend.replay(first, MaxAttempts::new(1)?)?;
     expect_existing(arena, &job, first)?;
     expect_that("keys", arena.probe.count("dedup")?, 1)
+}
+
+fn a_key_taken_back_has_its_jobs_own_scope<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let first = arena.store(&keyed(arena, DedupScope::WhileUnfinished)?)?;
+    arena
+        .backend
+        .cancel(first, &ErrorText::new("wrong address"))?;
+    let while_row = keyed(arena, DedupScope::WhileRowExists)?;
+    let second = arena.store(&while_row)?;
+    arena
+        .backend
+        .cancel(second, &ErrorText::new("wrong address"))?;
+    expect_existing(arena, &while_row, second)?;
+
+    arena.backend.replay(first, MaxAttempts::new(1)?)?;
+
+    let refused = expect_rejected(arena.backend.replay(second, MaxAttempts::default()))?;
+    let taken = Rejected::DedupKeyTaken {
+        job_id: second,
+        holder: first,
+    };
+    expect_that("rejection", refused, taken)?;
+    arena
+        .backend
+        .ack_one(&arena.claim_one("worker-a")?.receipt)?;
+    let third = arena.store(&while_row)?;
+    expect_existing(arena, &while_row, third)
 }
