@@ -51,7 +51,9 @@ mod schema;
 mod steps;
 mod storage;
 mod time;
+mod together;
 mod transaction;
+mod tx;
 mod upgrade;
 mod worker;
 
