@@ -17,9 +17,14 @@ use super::inbox::{self, Why, Wish};
 use super::signal::Phase;
 use super::{Shared, observe};
 
+/// Pauses before results are tried again: several tries fit into a lease.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MOST: Duration = Duration::from_secs(1);
+
 /// Sends results until no more come. A lost reply is looked into, and never becomes a failed job.
 pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
-    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+    let lease = shared.settings.lease.get();
+    let mut backoff = Backoff::new(PAUSE_FIRST, (lease / 10).clamp(PAUSE_FIRST, PAUSE_MOST));
     while let Some(batch) = shared.inbox.take() {
         let unsettled = settle_or_let_go(shared, batch);
         if unsettled.is_empty() {
@@ -33,8 +38,10 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
         for result in late {
             give_up(shared, &result.held);
         }
-        shared.inbox.put_back(again);
-        shared.signal.sleep(backoff.pause(), Phase::Ended);
+        if !again.is_empty() {
+            shared.inbox.put_back(again);
+            shared.signal.sleep(backoff.pause(), Phase::Ended);
+        }
     }
     for result in shared.inbox.rest() {
         give_up(shared, &result.held);

@@ -11,6 +11,55 @@
 //! [`Context::transaction`] or [`Context::once`].
 //!
 //! Signals are the application's: on SIGTERM it calls [`Worker::stop`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use queue_table_core::worker::{HandlerError, Outcome};
+//! use queue_table_core::{Context, Job, NewJob, QueueBackendExt, QueueName, Worker};
+//! use serde::{Deserialize, Serialize};
+//! # use queue_table_conformance::{Fixture, ModelFixture, Setup};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct SendInvoice {
+//!     order_id: i64,
+//! }
+//!
+//! impl Job for SendInvoice {
+//!     const KIND: &'static str = "invoice.send";
+//! }
+//!
+//! # type Queue = queue_table_conformance::Model;
+//! fn send(invoice: &SendInvoice, context: &mut Context<'_, Queue>) -> Result<Outcome, HandlerError> {
+//!     if invoice.order_id < 0 {
+//!         return Ok(Outcome::dead("there is no such order"));
+//!     }
+//!     let file = format!("invoice of job {}", context.effect_key());
+//!     assert!(!file.is_empty() && context.is_current());
+//!     Ok(Outcome::Done)
+//! }
+//!
+//! # let fresh = ModelFixture.fresh(&Setup::default())?;
+//! # let queue = Arc::new(fresh.backend);
+//! let invoices = QueueName::new("invoices")?;
+//! for order_id in [1, 2, -3] {
+//!     queue.enqueue_one(&NewJob::of(&invoices, &SendInvoice { order_id })?)?;
+//! }
+//!
+//! let worker = Worker::builder(Arc::clone(&queue))
+//!     .queue(&invoices)
+//!     .slots(2)
+//!     .lease(Duration::from_secs(30))
+//!     .handle(send)
+//!     .start()?;
+//! # while worker.report().succeeded + worker.report().dead < 3 {
+//! #     std::thread::sleep(Duration::from_millis(1));
+//! # }
+//! let report = worker.stop(Duration::from_secs(20));
+//! assert_eq!((report.succeeded, report.dead), (2, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod aftermath;
 mod builder;

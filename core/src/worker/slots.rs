@@ -128,6 +128,10 @@ impl Slots {
             .drain(..)
             .partition(|held: &Arc<Held>| held.may_start(now));
         state.waiting = fit;
+        if !overdue.is_empty() {
+            // The jobs that run now take longer than was thought: nothing is claimed ahead until some have ended.
+            state.usual = Some(self.lease);
+        }
         overdue.into()
     }
 
@@ -210,6 +214,17 @@ mod tests {
         assert_eq!(overdue.len(), 1);
         assert_eq!(overdue[0].job.job_id().get(), 1);
         assert_eq!(slots.next().unwrap().job.job_id().get(), 2);
+    }
+
+    #[test]
+    fn nothing_is_claimed_ahead_after_waiting_jobs_could_not_start() {
+        let slots = Slots::new(1, 5, LEASE);
+        slots.offer(vec![held(1, LEASE), held(2, Duration::ZERO)]);
+        slots.next().unwrap();
+        slots.done(Some(Duration::from_millis(1)));
+        assert_eq!(slots.room(NOW), 5);
+        slots.take_overdue(Instant::now());
+        assert_eq!(slots.room(NOW), 1);
     }
 
     #[test]
