@@ -13,6 +13,8 @@ use super::lock;
 pub struct Report {
     /// Claims made.
     pub claimed: u64,
+    /// Handlers begun.
+    pub started: u64,
     /// Jobs succeeded.
     pub succeeded: u64,
     /// Attempts that failed and left the job to be tried again.

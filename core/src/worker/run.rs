@@ -38,6 +38,7 @@ pub(super) fn one<B: QueueBackend + ?Sized>(
         return None;
     }
     let engine = shared.backend.engine();
+    shared.tally.note(|report| report.started += 1);
     observe::started(engine, &held);
     observe::running(engine, shared.settings.worker.as_str(), shared.slots.busy());
     let wish = handle(shared, &held);

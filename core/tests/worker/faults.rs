@@ -190,8 +190,8 @@ fn reaps(bench: &Bench, before: usize) -> usize {
 #[test]
 fn an_ack_that_cannot_be_stored_within_the_lease_is_reported_and_the_job_is_run_again() {
     let bench = Bench::new();
-    bench.backend.fail("ack", [Fault::Unavailable; 4]);
-    bench.backend.fail("renew", [Fault::Unavailable; 4]);
+    bench.backend.fail("ack", [Fault::Unavailable; 1_000]);
+    bench.backend.fail("renew", [Fault::Unavailable; 1_000]);
     let id = bench.jobs(1)[0];
     let worker = bench
         .worker()
@@ -199,6 +199,10 @@ fn an_ack_that_cannot_be_stored_within_the_lease_is_reported_and_the_job_is_run_
         .handle_kind(KIND, 1..=1, |_, _| ())
         .start()
         .unwrap();
+    until("it is given up", || worker.report().unconfirmed == 1);
+    assert_ne!(bench.state(id), State::Succeeded);
+    bench.backend.heal("ack");
+    bench.backend.heal("renew");
     bench.until_all(&[id], State::Succeeded);
     until("it is counted", || worker.report().succeeded == 1);
     let report = worker.report();

@@ -18,7 +18,7 @@ fn running_handlers_are_drained_and_their_results_stored() {
         .handle_kind(KIND, 1..=1, |_, _| std::thread::sleep(ms(300)))
         .start()
         .unwrap();
-    until("both run", || worker.report().claimed == 2);
+    until("both run", || worker.report().started == 2);
     let report = worker.stop(Duration::from_secs(20));
     assert_eq!(report.succeeded, 2);
     assert!(report.abandoned.is_empty());
@@ -72,7 +72,7 @@ fn handlers_are_told_to_give_up_when_the_drain_is_over() {
         })
         .start()
         .unwrap();
-    until("it runs", || worker.report().claimed == 1);
+    until("it runs", || worker.report().started == 1);
     let report = worker.stop(ms(50));
     assert_eq!((report.released, bench.state(id)), (1, State::Ready));
 }
@@ -91,7 +91,7 @@ fn a_handler_that_never_returns_is_reported_and_does_not_hold_the_stop() {
         })
         .start()
         .unwrap();
-    until("it runs", || worker.report().claimed == 1);
+    until("it runs", || worker.report().started == 1);
     let begun = Instant::now();
     let report = worker.stop(ms(50));
     assert!(

@@ -49,6 +49,11 @@ impl Faulty {
         all.entry(operation).or_default().extend(faults);
     }
 
+    /// No more calls of this operation fail.
+    pub(crate) fn heal(&self, operation: &'static str) {
+        self.faults.lock().unwrap().remove(operation);
+    }
+
     /// Takes the database down: every call is Unavailable until it is up again.
     pub(crate) fn take_down(&self) {
         self.down.store(true, Ordering::SeqCst);
