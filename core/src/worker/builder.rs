@@ -18,6 +18,8 @@ use super::handler::{Handler, Handlers};
 use super::held::Live;
 use super::inbox::Inbox;
 use super::outcome::Outcome;
+#[cfg(feature = "periodic")]
+use super::periodic::{self, Periodic};
 use super::queues::Queues;
 use super::report::Tally;
 use super::retention::{self, Windows};
@@ -50,6 +52,8 @@ pub(super) struct Settings {
     pub(super) purge_every: Duration,
     pub(super) sample_every: Option<Duration>,
     pub(super) grace: Duration,
+    #[cfg(feature = "periodic")]
+    pub(super) schedules: Vec<Periodic>,
 }
 
 /// Configures a [`Worker`]. What is wrong with a value is told by [`WorkerBuilder::start`].
@@ -70,6 +74,8 @@ pub struct WorkerBuilder<B: Administration + ?Sized + 'static> {
     purge_every: Duration,
     sample_every: Option<Duration>,
     grace: Duration,
+    #[cfg(feature = "periodic")]
+    schedules: Vec<Periodic>,
     problem: Option<Invalid>,
 }
 
@@ -103,6 +109,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
             purge_every: Duration::from_secs(60),
             sample_every: None,
             grace: Duration::from_secs(5),
+            #[cfg(feature = "periodic")]
+            schedules: Vec::new(),
             problem: None,
         }
     }
@@ -283,6 +291,16 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         Self { grace, ..self }.noting(checked)
     }
 
+    /// Enqueues a job at each tick of this schedule, exactly one however many workers have it.
+    ///
+    /// Its name must not be another schedule's, in this worker or in others on the same queue. Finished jobs must be kept
+    /// longer than its catch-up looks back, and than workers' clocks can differ.
+    #[cfg(feature = "periodic")]
+    pub fn periodic(mut self, schedule: Periodic) -> Self {
+        self.schedules.push(schedule);
+        self
+    }
+
     /// Starts the worker's threads.
     ///
     /// # Errors
@@ -292,10 +310,12 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         Worker::start(self.build()?)
     }
 
-    fn build(self) -> Result<Shared<B>, Invalid> {
+    pub(super) fn build(self) -> Result<Shared<B>, Invalid> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
+        #[cfg(feature = "periodic")]
+        periodic::check(&self.schedules, self.keep)?;
         if self.queues.is_empty() || self.handlers.is_empty() {
             let rule = "has no queue or no handler; at least one of each is needed";
             return Err(Invalid::new("worker", Problem::Other(rule)));
@@ -312,6 +332,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
             purge_every: self.purge_every,
             sample_every: self.sample_every,
             grace: self.grace,
+            #[cfg(feature = "periodic")]
+            schedules: self.schedules,
         };
         Ok(Shared {
             backend: self.backend,
@@ -354,6 +376,10 @@ pub(super) fn spawn<B: Administration + ?Sized + 'static>(
     }
     if shared.settings.sample_every.is_some() {
         start(Role::Sampler, sampler::run)?;
+    }
+    #[cfg(feature = "periodic")]
+    if !shared.settings.schedules.is_empty() {
+        start(Role::Periodic, periodic::run)?;
     }
     start(Role::Poller, poller::run)
 }

@@ -51,8 +51,8 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
 /// Settles a batch. Should the backend panic, the leases of the batch are let go, so that none is renewed for ever.
 fn settle_or_let_go<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    batch: Vec<inbox::Result>,
-) -> Vec<inbox::Result> {
+    batch: Vec<inbox::Completion>,
+) -> Vec<inbox::Completion> {
     let held: Vec<_> = batch
         .iter()
         .map(|result| Arc::clone(&result.held))
@@ -66,10 +66,10 @@ fn settle_or_let_go<B: Administration + ?Sized>(
 }
 
 /// Sends one batch and returns what has to be tried again.
-fn settle<B: Administration + ?Sized>(
+pub(super) fn settle<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    batch: Vec<inbox::Result>,
-) -> Vec<inbox::Result> {
+    batch: Vec<inbox::Completion>,
+) -> Vec<inbox::Completion> {
     let (acks, fails): (Vec<_>, Vec<_>) = batch
         .into_iter()
         .partition(|result| result.wish == Wish::Ack);
@@ -80,9 +80,12 @@ fn settle<B: Administration + ?Sized>(
         hear(shared, "ack", acks, answer, |_, ()| false, &mut again);
     }
     if !fails.is_empty() {
-        let failures: Vec<Failure> = fails.iter().filter_map(inbox::Result::failure).collect();
+        let failures: Vec<Failure> = fails
+            .iter()
+            .filter_map(inbox::Completion::failure)
+            .collect();
         let answer = shared.backend.fail(&failures);
-        let dead = |_: &inbox::Result, disposition| disposition == Disposition::Dead;
+        let dead = |_: &inbox::Completion, disposition| disposition == Disposition::Dead;
         hear(shared, "fail", fails, answer, dead, &mut again);
     }
     again
@@ -92,10 +95,10 @@ fn settle<B: Administration + ?Sized>(
 fn hear<B: Administration + ?Sized, T>(
     shared: &Shared<B>,
     operation: &'static str,
-    batch: Vec<inbox::Result>,
+    batch: Vec<inbox::Completion>,
     answer: Result<Vec<Fenced<T>>>,
-    dead: impl Fn(&inbox::Result, T) -> bool,
-    again: &mut Vec<inbox::Result>,
+    dead: impl Fn(&inbox::Completion, T) -> bool,
+    again: &mut Vec<inbox::Completion>,
 ) {
     let verdicts = match answer {
         Ok(verdicts) => verdicts,
@@ -121,9 +124,9 @@ fn hear<B: Administration + ?Sized, T>(
 /// The batch as a whole got no answer.
 fn doubt<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    batch: Vec<inbox::Result>,
+    batch: Vec<inbox::Completion>,
     error: &Error,
-    again: &mut Vec<inbox::Result>,
+    again: &mut Vec<inbox::Completion>,
 ) {
     let several = batch.len() > 1;
     for mut result in batch {
@@ -141,8 +144,8 @@ fn doubt<B: Administration + ?Sized>(
 /// Reads what became of a result whose reply was lost.
 fn look<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    result: inbox::Result,
-    again: &mut Vec<inbox::Result>,
+    result: inbox::Completion,
+    again: &mut Vec<inbox::Completion>,
 ) {
     let receipt = result.held.receipt();
     let read = shared.backend.get(receipt.job_id()).and_then(|row| {
@@ -169,7 +172,7 @@ fn look<B: Administration + ?Sized>(
     }
 }
 
-fn stored<B: Administration + ?Sized>(shared: &Shared<B>, result: &inbox::Result, dead: bool) {
+fn stored<B: Administration + ?Sized>(shared: &Shared<B>, result: &inbox::Completion, dead: bool) {
     shared.live.remove(&result.held);
     let (engine, job) = (shared.backend.engine(), result.job());
     observe::margin(engine, &result.held);
@@ -203,7 +206,7 @@ fn stored<B: Administration + ?Sized>(shared: &Shared<B>, result: &inbox::Result
 
 fn refused<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    result: &inbox::Result,
+    result: &inbox::Completion,
     lost: &LostClaim,
 ) {
     result.held.lose(lost.reason());

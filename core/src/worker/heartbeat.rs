@@ -39,7 +39,7 @@ pub(super) fn run<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
 /// Renews all live claims in batches. `false` when a batch got no answer.
 fn beat<B: QueueBackend + ?Sized>(shared: &Shared<B>) -> bool {
     for held in shared.slots.take_overdue(Instant::now()) {
-        shared.send(inbox::Result::unstarted(held));
+        shared.send(inbox::Completion::unstarted(held));
     }
     // A claim that was refused once is never granted again.
     let mut live = shared.live.all();

@@ -72,6 +72,8 @@ mod idle;
 mod inbox;
 pub mod observe;
 mod outcome;
+#[cfg(feature = "periodic")]
+mod periodic;
 mod poller;
 mod queues;
 mod reaper;
@@ -82,6 +84,7 @@ mod sampler;
 mod shutdown;
 mod signal;
 mod slots;
+mod testing;
 mod upcast;
 
 use std::fmt;
@@ -96,7 +99,10 @@ use crate::receipt::LostReason;
 pub use builder::{SLOTS_MAX, StartError, WorkerBuilder};
 pub use context::{Cancellation, Context};
 pub use outcome::{HandlerError, Outcome};
+#[cfg(feature = "periodic")]
+pub use periodic::{CatchUp, Periodic, ScheduleError};
 pub use report::{Lost, Report};
+pub use testing::TestWorker;
 pub use upcast::Upcasters;
 
 use builder::Settings;
@@ -227,7 +233,7 @@ struct Shared<B: ?Sized> {
 
 impl<B: QueueBackend + ?Sized> Shared<B> {
     /// Passes a result on to the completer.
-    fn send(&self, result: inbox::Result) {
+    fn send(&self, result: inbox::Completion) {
         if let Err(result) = self.inbox.push(result) {
             self.live.remove(&result.held);
             let job_id = result.job().job_id();

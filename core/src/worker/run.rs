@@ -34,7 +34,7 @@ pub(super) fn one<B: QueueBackend + ?Sized>(
         return None;
     }
     if !held.may_start(began) {
-        shared.send(inbox::Result::unstarted(held));
+        shared.send(inbox::Completion::unstarted(held));
         return None;
     }
     let engine = shared.backend.engine();
@@ -45,7 +45,7 @@ pub(super) fn one<B: QueueBackend + ?Sized>(
     let took = began.elapsed();
     observe::handled(engine, &held.job, took);
     match wish {
-        Some(wish) => shared.send(inbox::Result::new(held, wish)),
+        Some(wish) => shared.send(inbox::Completion::new(held, wish)),
         None => shared.acked_in_transaction(&held),
     }
     Some(took)

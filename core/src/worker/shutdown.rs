@@ -26,6 +26,8 @@ pub(super) enum Role {
     Reaper,
     Retention,
     Sampler,
+    #[cfg(feature = "periodic")]
+    Periodic,
 }
 
 impl Role {
@@ -39,6 +41,8 @@ impl Role {
             Self::Reaper => "qt-reaper",
             Self::Retention => "qt-retention",
             Self::Sampler => "qt-sampler",
+            #[cfg(feature = "periodic")]
+            Self::Periodic => "qt-periodic",
         }
     }
 }
@@ -139,7 +143,7 @@ pub(super) fn stop<B: QueueBackend + ?Sized>(
     let drained = in_future(drain);
     shared.signal.advance(Phase::Draining);
     for held in shared.slots.close() {
-        shared.send(inbox::Result::unstarted(held));
+        shared.send(inbox::Completion::unstarted(held));
     }
     for queue in shared.settings.queues.names() {
         shared.backend.ring(queue);

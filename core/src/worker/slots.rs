@@ -105,6 +105,14 @@ impl Slots {
         }
     }
 
+    /// The next job, if one waits; its slot is then busy.
+    pub(super) fn try_next(&self) -> Option<Arc<Held>> {
+        let mut state = lock(&self.state);
+        let held = state.waiting.pop_front()?;
+        state.busy += 1;
+        Some(held)
+    }
+
     /// A handler thread is done with its job; `took` when a handler really ran.
     pub(super) fn done(&self, took: Option<Duration>) {
         let mut state = lock(&self.state);
