@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::arena::Arena;
 use crate::check::{Check, Failed};
-use crate::fixture::{Capabilities, Fixture, PortError, Profile, Setup, Unverified};
+use crate::fixture::{Fixture, Fresh, PortError, Profile, Setup, Unverified};
 use crate::outcome::{Outcome, Record, Report};
 use crate::scenario::{Scenario, Tier};
 use crate::scenarios::registry;
@@ -27,6 +27,8 @@ const THREADS_DEFAULT: usize = 4;
 pub struct Filter {
     tiers: Vec<Tier>,
     scenarios: Vec<String>,
+    limit: Option<Duration>,
+    threads: Option<usize>,
 }
 
 impl Filter {
@@ -50,6 +52,20 @@ impl Filter {
         self
     }
 
+    /// The same scenarios, each given up after so long instead of after a minute (or five, when it is slow).
+    #[must_use]
+    pub fn at_most(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// The same scenarios, so many at once, whatever the environment says.
+    #[must_use]
+    pub fn at_once(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
     fn takes<F: Fixture>(&self, scenario: &Scenario<F>) -> bool {
         (self.tiers.is_empty() && self.scenarios.is_empty())
             || self.tiers.contains(&scenario.tier)
@@ -70,10 +86,11 @@ pub fn run<F: Fixture>(fixture: &Arc<F>, filter: &Filter) -> Result<Report, Port
         .collect();
     let (next, records) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..threads().min(chosen.len()) {
+        let at_once = filter.threads.unwrap_or_else(threads);
+        for _ in 0..at_once.min(chosen.len()) {
             scope.spawn(|| {
                 while let Some((at, scenario)) = take(&chosen, &next) {
-                    let record = suite.run_one(scenario);
+                    let record = suite.run_one(scenario, filter.limit);
                     let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
                     records.push((at, record));
                 }
@@ -129,12 +146,17 @@ impl<F: Fixture> Suite<F> {
         })
     }
 
+    pub(crate) fn fixture(&self) -> &F {
+        &self.fixture
+    }
+
     /// Tries one scenario, unless it is not for this backend or cannot be verified.
-    pub(crate) fn run_one(&self, scenario: &Scenario<F>) -> Record {
-        let outcome = self.not_tried(scenario).unwrap_or_else(|| {
-            let limit = if scenario.slow { LIMIT_SLOW } else { LIMIT };
-            self.judge(scenario, watched(&self.fixture, scenario, limit))
-        });
+    pub(crate) fn run_one(&self, scenario: &Scenario<F>, limit: Option<Duration>) -> Record {
+        let usual = if scenario.slow { LIMIT_SLOW } else { LIMIT };
+        let limit = limit.unwrap_or(usual);
+        let outcome = self
+            .not_tried(scenario)
+            .unwrap_or_else(|| self.judge(scenario, watched(&self.fixture, scenario, limit)));
         Record::of(scenario, &self.profile, outcome)
     }
 
@@ -205,9 +227,12 @@ fn on_fresh_tables<F: Fixture>(
     setup: &Setup,
     run: fn(&Arena<'_, F>) -> Check,
 ) -> Check {
-    let fresh = fixture.fresh(setup)?;
-    let capabilities: Capabilities = fixture.profile().capabilities;
-    run(&Arena::new(&fresh, capabilities)?)
+    let Fresh { backend, probe } = fixture.fresh(setup)?;
+    let (probe, capabilities) = (Arc::new(probe), fixture.profile().capabilities);
+    let check = run(&Arena::new(&backend, &probe, capabilities)?);
+    // The backend goes before the probe, which drops the tables.
+    drop(backend);
+    check
 }
 
 fn panic_text(payload: Box<dyn Any + Send>) -> String {

@@ -5,5 +5,5 @@ use std::process::ExitCode;
 use queue_table_conformance::{FromEnv, ModelFixture};
 
 fn main() -> ExitCode {
-    queue_table_conformance::main(FromEnv::Ready(ModelFixture))
+    queue_table_conformance::main(FromEnv::Ready(ModelFixture::new()))
 }

@@ -6,16 +6,34 @@ use std::time::Duration;
 
 use queue_table_core::{Administration, JobId, State, Table, Timestamp};
 
-use super::lifecycle::after;
+use super::clock::micros;
+use super::fault::Fault;
+use super::open::after;
 use super::state::{Tables, broken_rule};
-use super::{ENGINE, Model, ModelTx, Shared, WAIT_MAX, micros};
+use super::{ENGINE, Model, ModelTx, Shared, WAIT_MAX};
 use crate::fixture::{
     Capabilities, Change, Fixture, Fresh, Held, PortError, Probe, Profile, Row, Setup, Written,
 };
 
-/// Fresh models.
+/// Fresh models, all without or all with one fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ModelFixture;
+pub struct ModelFixture {
+    fault: Option<Fault>,
+}
+
+impl ModelFixture {
+    /// Models that keep every rule.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Mutants with this fault.
+    #[must_use]
+    pub fn with(fault: Fault) -> Self {
+        Self { fault: Some(fault) }
+    }
+}
 
 impl Fixture for ModelFixture {
     type Backend = Model;
@@ -38,7 +56,7 @@ impl Fixture for ModelFixture {
                 .with_column(name, *column_type)
                 .map_err(PortError::new)?;
         }
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::new(self.fault));
         let backend = Model::on(Arc::clone(&shared), table.clone());
         if setup.migrated {
             backend.migrate().map_err(PortError::new)?;
@@ -60,6 +78,17 @@ pub struct ModelProbe {
 impl ModelProbe {
     fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
         look(&self.shared.stored())
+    }
+
+    /// The rule that refuses a raw write, or what a mutant's tables make of it.
+    fn refused(&self, rule: Option<&'static str>, row: &Row) -> Option<&'static str> {
+        match self.shared.fault {
+            Some(Fault::TableWithoutChecks) => None,
+            Some(Fault::TableChecksTooMuch) if row.attempts > row.max_attempts => {
+                Some("job_budget")
+            }
+            _ => rule,
+        }
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Tables) -> R) -> Result<R, PortError> {
@@ -96,6 +125,14 @@ impl Probe<Model> for ModelProbe {
         u64::try_from(rows).map_err(PortError::new)
     }
 
+    fn skip_to(&self, id: JobId) -> Result<(), PortError> {
+        self.change(|tables| tables.last_id = id.get() - 1)
+    }
+
+    fn set_version(&self, version: u32) -> Result<(), PortError> {
+        self.change(|tables| tables.version = Some(version))
+    }
+
     fn rewind(&self, job: JobId, by: Duration) -> Result<(), PortError> {
         let back = |instant: Timestamp| after(instant, -micros(by));
         let rewind = |row: &mut Row| {
@@ -116,17 +153,18 @@ impl Probe<Model> for ModelProbe {
         let now = self.shared.clock.now();
         self.change(|tables| {
             let mut row = tables.row(job).map_err(PortError::new)?.clone();
-            for change in changes {
-                if let Err(rule) = apply(&mut row, change, now) {
-                    return Ok(Written::Refused(rule.to_owned()));
+            let refused = changes
+                .iter()
+                .find_map(|one| apply(&mut row, one, now).err());
+            let checked = !changes.contains(&Change::Undecodable);
+            let refused = refused.or_else(|| broken_rule(&row).filter(|_| checked));
+            match self.refused(refused, &row) {
+                Some(rule) => Ok(Written::Refused(rule.to_owned())),
+                None => {
+                    tables.insert(row);
+                    Ok(Written::Stored)
                 }
             }
-            let checked = !changes.contains(&Change::Undecodable);
-            if let Some(rule) = broken_rule(&row).filter(|_| checked) {
-                return Ok(Written::Refused(rule.to_owned()));
-            }
-            tables.insert(row);
-            Ok(Written::Stored)
         })?
     }
 
@@ -162,6 +200,9 @@ impl Probe<Model> for ModelProbe {
     }
 
     fn effect_in(&self, tx: &mut ModelTx<'_>, text: &str) -> Result<(), PortError> {
+        if tx.poisoned {
+            return Err(PortError::new("the transaction is aborted"));
+        }
         tx.tables.test_effects.push(text.to_owned());
         Ok(())
     }

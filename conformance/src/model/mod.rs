@@ -1,25 +1,36 @@
-//! A backend in memory that keeps every rule: the suite's own yardstick.
+//! A backend in memory that keeps every rule: the suite's own yardstick. With a fault, a mutant.
 //!
 //! One writer at a time, as on SQLite: a transaction takes the writer's turn, changes a copy, and its commit puts the
-//! copy in place; reads see what is committed. Its clock is real; the probe lets time pass by moving rows back.
+//! copy in place; reads see what is committed. The probe lets time pass by moving rows back.
 
 mod admin;
+mod claim;
+mod clock;
 mod decode;
+mod enqueue;
+mod fault;
+mod fence;
 mod fixture;
-mod lifecycle;
+mod open;
 mod queue;
+mod race;
+mod reap;
 mod state;
+mod transaction;
 mod turn;
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use queue_table_core::{Bell, Error, Failed, QueueName, Result, Table, Timestamp};
+use queue_table_core::{Bell, Error, Failed, Result, Table};
 
+pub use fault::Fault;
 pub use fixture::{ModelFixture, ModelProbe};
+pub use transaction::ModelTx;
 
-use lifecycle::Open;
+use clock::Clock;
+use open::{Before, Open};
+use race::Race;
 use state::Tables;
 use turn::{Turn, Turns};
 
@@ -43,39 +54,8 @@ struct Shared {
     turns: Turns,
     stored: Mutex<Tables>,
     clock: Clock,
-}
-
-/// A transaction of the caller's: the writer's turn and a copy of the tables. Dropping it rolls back.
-#[derive(Debug)]
-pub struct ModelTx<'t> {
-    _turn: Turn<'t>,
-    tables: Tables,
-    enqueued_to: BTreeSet<QueueName>,
-}
-
-/// Wall-clock time that never goes back.
-#[derive(Debug)]
-struct Clock {
-    start_micros: i64,
-    start: Instant,
-}
-
-impl Clock {
-    fn start() -> Self {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Self {
-            start_micros: micros(since_1970.unwrap_or_default()),
-            start: Instant::now(),
-        }
-    }
-
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.start_micros + micros(self.start.elapsed()))
-    }
-}
-
-fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+    race: Race,
+    fault: Option<Fault>,
 }
 
 impl Model {
@@ -87,15 +67,44 @@ impl Model {
         }
     }
 
-    /// Runs statements that look at everything before they change anything: an error leaves the tables as they were.
+    fn has(&self, fault: Fault) -> bool {
+        self.shared.fault == Some(fault)
+    }
+
+    /// Runs a statement that looks at everything before it changes anything: an error leaves the tables as they were.
     fn write<R>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(&mut Open<'_>) -> Result<R>,
+        statement: impl FnOnce(&mut Open<'_>) -> Result<R>,
     ) -> Result<R> {
+        let before = self.seen_too_early(operation);
         let _turn = self.shared.turn(operation)?;
         let mut tables = self.shared.stored();
-        work(&mut self.open(&mut tables))
+        let mut open = self.open(&mut tables);
+        open.before = before;
+        statement(&mut open)
+    }
+
+    /// What a faulty statement looks at before it has the turn.
+    fn seen_too_early(&self, operation: &'static str) -> Option<Before> {
+        let fault = self.shared.fault?;
+        let races = match fault {
+            Fault::ClaimWithoutGuard => operation == "claim",
+            Fault::DedupByQuery => operation == "enqueue",
+            Fault::ReapWithoutRecheck => operation == "reap",
+            _ => false,
+        };
+        if !races && fault != Fault::DeadlineBeforeTheWait {
+            return None;
+        }
+        let before = Before {
+            tables: races.then(|| self.shared.stored().clone()),
+            now: self.shared.clock.now(),
+        };
+        if races {
+            self.shared.race.meet();
+        }
+        Some(before)
     }
 
     fn read<R>(&self, look: impl FnOnce(&Tables) -> R) -> Result<R> {
@@ -109,21 +118,27 @@ impl Model {
             tables,
             clock: &self.shared.clock,
             table: &self.table,
+            fault: self.shared.fault,
+            before: None,
         }
     }
 }
 
 impl Shared {
-    fn new() -> Self {
+    fn new(fault: Option<Fault>) -> Self {
         Self {
             turns: Turns::default(),
             stored: Mutex::default(),
             clock: Clock::start(),
+            race: Race::default(),
+            fault,
         }
     }
 
     fn turn(&self, operation: &'static str) -> Result<Turn<'_>> {
-        self.turns.take(WAIT_MAX).ok_or_else(|| {
+        let waits = self.fault != Some(Fault::WritesNeverWait) || operation == "probe";
+        let at_most = if waits { WAIT_MAX } else { Duration::ZERO };
+        self.turns.take(at_most).ok_or_else(|| {
             Error::Contention(Failed::new(
                 ENGINE,
                 operation,

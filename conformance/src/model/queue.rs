@@ -1,18 +1,18 @@
-//! The three traits: one transaction around each call.
+//! The two traits of whole operations: one transaction around each call.
 
 use std::time::Duration;
 
 use queue_table_core::{
-    Administration, BATCH_MAX, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error,
-    ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
+    Administration, BATCH_MAX, ClaimRequest, ClaimedJob, Disposition, Enqueued, Error, ErrorText,
+    Failed, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
     MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats,
-    ReapRequest, Reaped, Receipt, Result, Severity, TransactionalBackend, Waiter, Woken,
-    check_count,
+    ReapRequest, Reaped, Receipt, Result, Severity, Waiter, Woken, check_count,
 };
 
-use super::lifecycle::Open;
-use super::state::VERSION;
-use super::{ENGINE, Model, ModelTx, decode};
+use super::fault::Fault;
+use super::open::Open;
+use super::state::{Tables, VERSION};
+use super::{ENGINE, Model, decode};
 
 impl QueueBackend for Model {
     fn engine(&self) -> &'static str {
@@ -21,26 +21,37 @@ impl QueueBackend for Model {
 
     fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let stored = self.write("enqueue", |open| open.enqueue(jobs))?;
-        new_jobs(jobs, &stored).for_each(|job| self.bell.ring(job.queue()));
+        new_jobs(jobs, &stored).for_each(|job| self.ring(job.queue()));
         Ok(stored)
     }
 
     fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        self.write("claim", |open| open.claim(request))
+        match self.write("claim", |open| open.claim(request)) {
+            Err(_) if self.has(Fault::ClaimSwallowsErrors) => Ok(Vec::new()),
+            claimed => claimed,
+        }
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
-        self.each("renew", receipts, |open, receipt| {
-            open.renew(receipt, lease)
-        })
+        let renew = |open: &mut Open<'_>, receipt: &Receipt| open.renew(receipt, lease);
+        self.each("renew", receipts, |receipt| receipt, renew, ())
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
-        self.each("ack", receipts, |open, receipt| open.ack(receipt))
+        let ack = |open: &mut Open<'_>, receipt: &Receipt| open.ack(receipt);
+        self.each("ack", receipts, |receipt| receipt, ack, ())
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
-        self.each("fail", failures, |open, failure| open.fail(failure))
+        let fail = |open: &mut Open<'_>, failure: &Failure| open.fail(failure);
+        let swallowed = swallowed_disposition();
+        self.each(
+            "fail",
+            failures,
+            |failure| &failure.receipt,
+            fail,
+            swallowed,
+        )
     }
 
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
@@ -52,27 +63,87 @@ impl QueueBackend for Model {
     }
 
     fn ring(&self, queue: &QueueName) {
-        self.bell.ring(queue);
+        if !self.has(Fault::NoWakeUp) {
+            self.bell.ring(queue);
+        }
     }
 }
 
 impl Model {
     /// Judges a batch one by one, in the order given, in one transaction.
-    fn each<I, T>(
+    fn each<I, T: Clone>(
         &self,
         operation: &'static str,
         items: &[I],
+        receipt_of: impl Fn(&I) -> &Receipt,
         judge: impl Fn(&mut Open<'_>, &I) -> Fenced<T>,
+        swallowed: T,
     ) -> Result<Vec<Fenced<T>>> {
         check_count("receipts", items.len(), BATCH_MAX as usize)?;
         self.write(operation, |open| {
             open.tables.check_version()?;
-            Ok(items.iter().map(|item| judge(open, item)).collect())
+            let untouched = open.has(Fault::BatchSpoiled).then(|| open.tables.clone());
+            let answers = items.iter().map(|item| judge(open, item)).collect();
+            let receipts: Vec<_> = items.iter().map(receipt_of).collect();
+            match self.shared.fault {
+                None => Ok(answers),
+                Some(fault) => spoil(fault, answers, &receipts, swallowed, || {
+                    restore(open.tables, untouched);
+                }),
+            }
         })
     }
 }
 
-fn new_jobs<'a>(jobs: &'a [NewJob], stored: &'a [Enqueued]) -> impl Iterator<Item = &'a NewJob> {
+/// What mutants make of a batch's answers.
+fn spoil<T: Clone>(
+    fault: Fault,
+    mut answers: Vec<Fenced<T>>,
+    receipts: &[&Receipt],
+    swallowed: T,
+    roll_back: impl FnOnce(),
+) -> Result<Vec<Fenced<T>>> {
+    match fault {
+        Fault::LostClaimSwallowed => answers.iter_mut().for_each(|answer| {
+            *answer = Ok(answer.clone().unwrap_or_else(|_| swallowed.clone()));
+        }),
+        Fault::BatchSpoiled if answers.iter().any(Result::is_err) && answers.len() > 1 => {
+            roll_back();
+            answers.into_iter().collect::<Fenced<Vec<T>>>()?;
+            return Ok(Vec::new());
+        }
+        Fault::BatchAnswersById => {
+            let mut by_id: Vec<_> = receipts.iter().zip(answers).collect();
+            by_id.sort_by_key(|(receipt, _)| receipt.job_id());
+            answers = by_id.into_iter().map(|(_, answer)| answer).collect();
+        }
+        Fault::BatchJudgedOnce => {
+            for (at, receipt) in receipts.iter().enumerate() {
+                let first = receipts.iter().position(|one| one == receipt);
+                answers[at] = answers[first.unwrap_or(at)].clone();
+            }
+        }
+        _ => {}
+    }
+    Ok(answers)
+}
+
+fn restore(tables: &mut Tables, untouched: Option<Tables>) {
+    if let Some(untouched) = untouched {
+        *tables = untouched;
+    }
+}
+
+/// What a mutant answers for a failure that it did not store.
+pub(super) fn swallowed_disposition() -> Disposition {
+    Disposition::Dead
+}
+
+/// The jobs that were stored, without those that a key already named.
+pub(super) fn new_jobs<'a>(
+    jobs: &'a [NewJob],
+    stored: &'a [Enqueued],
+) -> impl Iterator<Item = &'a NewJob> {
     let both = jobs.iter().zip(stored);
     both.filter(|(_, stored)| stored.is_new())
         .map(|(job, _)| job)
@@ -85,13 +156,26 @@ impl Administration for Model {
             if from.is_some_and(|found| found > VERSION) {
                 open.tables.check_version()?;
             }
+            if from.is_some() && open.has(Fault::MigrateTwiceFails) {
+                let exists = Failed::new(ENGINE, "migrate", "table exists");
+                return Err(Error::Engine(exists));
+            }
+            if open.has(Fault::MigrateAgainEmpties) {
+                open.tables.jobs.clear();
+            }
             open.tables.version = Some(VERSION);
             Ok(Migrated { from, to: VERSION })
         })
     }
 
     fn check(&self) -> Result<Vec<Finding>> {
-        let found = self.shared.stored().check_version().err();
+        let found = match self.shared.fault {
+            Some(Fault::CheckFindsNothing) => return Ok(Vec::new()),
+            Some(Fault::CheckCriesWolf) => {
+                Some(Error::Engine(Failed::new(ENGINE, "check", "wolf")))
+            }
+            _ => self.shared.stored().check_version().err(),
+        };
         let finding = found.map(|error| Finding {
             severity: Severity::Fatal,
             subject: "job_schema".to_owned(),
@@ -105,7 +189,7 @@ impl Administration for Model {
     }
 
     fn list(&self, request: &ListRequest) -> Result<Vec<JobRecord>> {
-        self.read(|tables| tables.list(request))
+        self.read(|tables| tables.list(request, self.shared.fault))
     }
 
     fn failures(&self, job: JobId) -> Result<Vec<FailureRecord>> {
@@ -113,7 +197,8 @@ impl Administration for Model {
     }
 
     fn stats(&self, queue: Option<&QueueName>) -> Result<Vec<QueueStats>> {
-        self.read(|tables| tables.stats(queue, self.shared.clock.now()))
+        let now = self.shared.clock.now();
+        self.read(|tables| tables.stats(queue, now, self.shared.fault))
     }
 
     fn replay(&self, job: JobId, extra: MaxAttempts) -> Result<u32> {
@@ -129,74 +214,10 @@ impl Administration for Model {
     }
 
     fn pause(&self, queue: &QueueName) -> Result<()> {
-        self.write("pause", |open| {
-            open.tables.check_version()?;
-            let now = open.now();
-            open.tables.paused.entry(queue.clone()).or_insert(now);
-            Ok(())
-        })
+        self.write("pause", |open| open.pause(queue))
     }
 
     fn resume(&self, queue: &QueueName) -> Result<()> {
-        self.write("resume", |open| {
-            open.tables.check_version()?;
-            open.tables.paused.remove(queue);
-            Ok(())
-        })
-    }
-}
-
-impl TransactionalBackend for Model {
-    type Tx<'t> = ModelTx<'t>;
-
-    fn enqueue_in(&self, tx: &mut ModelTx<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        let stored = self.open(&mut tx.tables).enqueue(jobs)?;
-        let queues = new_jobs(jobs, &stored).map(|job| job.queue().clone());
-        tx.enqueued_to.extend(queues);
-        Ok(stored)
-    }
-
-    fn claim_in(&self, tx: &mut ModelTx<'_>, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        self.open(&mut tx.tables).claim(request)
-    }
-
-    fn ack_in(&self, tx: &mut ModelTx<'_>, receipt: &Receipt) -> Result<()> {
-        tx.tables.check_version()?;
-        Ok(self.open(&mut tx.tables).ack(receipt)?)
-    }
-
-    fn fail_in(&self, tx: &mut ModelTx<'_>, failure: &Failure) -> Result<Disposition> {
-        tx.tables.check_version()?;
-        Ok(self.open(&mut tx.tables).fail(failure)?)
-    }
-
-    fn record_effect_in(
-        &self,
-        tx: &mut ModelTx<'_>,
-        receipt: &Receipt,
-        name: &EffectName,
-    ) -> Result<bool> {
-        tx.tables.check_version()?;
-        Ok(self.open(&mut tx.tables).record_effect(receipt, name)?)
-    }
-
-    fn transaction<R, E, F>(&self, work: F) -> std::result::Result<R, E>
-    where
-        E: From<Error>,
-        F: for<'t> FnOnce(&mut ModelTx<'t>) -> std::result::Result<R, E>,
-    {
-        let turn = self.shared.turn("transaction")?;
-        let tables = self.shared.stored().clone();
-        let mut tx = ModelTx {
-            _turn: turn,
-            tables,
-            enqueued_to: Default::default(),
-        };
-        let done = work(&mut tx)?;
-        *self.shared.stored() = std::mem::take(&mut tx.tables);
-        tx.enqueued_to
-            .iter()
-            .for_each(|queue| self.bell.ring(queue));
-        Ok(done)
+        self.write("resume", |open| open.resume(queue))
     }
 }

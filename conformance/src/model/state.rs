@@ -25,7 +25,8 @@ pub(super) struct Tables {
     pub(super) dedup: BTreeMap<(QueueName, DedupKey), (JobId, DedupScope)>,
     /// The key that a job was enqueued with, whomever the key names now.
     pub(super) own_keys: BTreeMap<JobId, Dedup>,
-    pub(super) effects: BTreeSet<(JobId, String)>,
+    /// Job and name; the attempt is 0 but for a mutant.
+    pub(super) effects: BTreeSet<(JobId, String, u32)>,
     pub(super) paused: BTreeMap<QueueName, Timestamp>,
     pub(super) failures: BTreeMap<(JobId, u32), FailureRecord>,
     /// The test's own tables.
@@ -71,7 +72,7 @@ impl Tables {
     pub(super) fn delete_with_sisters(&mut self, job: JobId) {
         self.jobs.remove(&job);
         self.failures.retain(|(of, _), _| *of != job);
-        self.effects.retain(|(of, _)| *of != job);
+        self.effects.retain(|(of, ..)| *of != job);
         self.dedup.retain(|_, (named, _)| *named != job);
         self.own_keys.remove(&job);
     }

@@ -48,7 +48,8 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
     }
 }
 
-/// Settles a batch. Should the backend panic, the leases of the batch are let go, so that none is renewed for ever.
+/// Settles a batch. Should the backend panic, the leases of the batch are let go, so that none is
+/// renewed for ever.
 fn settle_or_let_go<B: Administration + ?Sized>(
     shared: &Shared<B>,
     batch: Vec<inbox::Completion>,
@@ -91,7 +92,8 @@ pub(super) fn settle<B: Administration + ?Sized>(
     again
 }
 
-/// Acts on the answer to one batch, result by result. `dead` says whether a granted one left the job dead.
+/// Acts on the answer to one batch, result by result. `dead` says whether a granted one left the
+/// job dead.
 fn hear<B: Administration + ?Sized, T>(
     shared: &Shared<B>,
     operation: &'static str,

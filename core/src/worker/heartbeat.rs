@@ -67,7 +67,8 @@ fn renew<B: QueueBackend + ?Sized>(shared: &Shared<B>, batch: &[Arc<Held>]) -> b
         match verdict {
             Ok(()) => held.renewed(sent, lease.get()),
             Err(lost) => {
-                // A claim that was acknowledged since the batch was made is refused too; its handler is done with it.
+                // A claim that was acknowledged since the batch was made is refused too; its
+                // handler is done with it.
                 held.lose(lost.reason());
                 tracing::debug!(%lost, "renewal refused");
             }
@@ -90,8 +91,8 @@ fn warn_of_lapses(live: &[Arc<Held>]) {
     }
 }
 
-/// Beats at fixed instants, whatever a beat costs. A beat that comes too late is made at once, and the ones it has
-/// missed are not made up.
+/// Beats at fixed instants, whatever a beat costs. A beat that comes too late is made at once, and
+/// the ones it has missed are not made up.
 #[derive(Debug)]
 struct Grid {
     start: Instant,

@@ -1,13 +1,15 @@
-//! Runs jobs: claims them, keeps their leases, calls a handler for each, and brings the results to the database.
+//! Runs jobs: claims them, keeps their leases, calls a handler for each, and brings the results to
+//! the database.
 //!
-//! A worker has a fixed number of handler slots, each a plain thread. It claims no more jobs than can start at once,
-//! renews the leases of all it holds from a thread of its own, brings back the jobs of workers that died, and stops
-//! without losing any. Handlers are functions by kind of job; what they return, or that they panic, decides what becomes
-//! of the job: see [`Outcome`].
+//! A worker has a fixed number of handler slots, each a plain thread. It claims no more jobs than
+//! can start at once, renews the leases of all it holds from a thread of its own, brings back the
+//! jobs of workers that died, and stops without losing any. Handlers are functions by kind of job;
+//! what they return, or that they panic, decides what becomes of the job: see [`Outcome`].
 //!
-//! Jobs run at least once. A lease that runs out (a machine that stood still, a database that was away) lets another
-//! worker have the job while the first still works on it. The database refuses the first one's result, but effects outside
-//! the database need the job's id as their key ([`Context::effect_key`]), and effects inside it belong into
+//! Jobs run at least once. A lease that runs out (a machine that stood still, a database that was
+//! away) lets another worker have the job while the first still works on it. The database refuses
+//! the first one's result, but effects outside the database need the job's id as their key
+//! ([`Context::effect_key`]), and effects inside it belong into
 //! [`Context::transaction`] or [`Context::once`].
 //!
 //! Signals are the application's: on SIGTERM it calls [`Worker::stop`].
@@ -116,7 +118,8 @@ use slots::Slots;
 
 /// A running worker. Dropping it stops it, without time to drain.
 ///
-/// Made by [`Worker::builder`]. It may be shared: [`Worker::stop`] can be called from any thread, and any number of times.
+/// Made by [`Worker::builder`]. It may be shared: [`Worker::stop`] can be called from any thread,
+/// and any number of times.
 pub struct Worker<B: Administration + ?Sized + 'static> {
     shared: Arc<Shared<B>>,
     crew: Crew,
@@ -167,14 +170,16 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
 
     /// Stops the worker and says what it has done.
     ///
-    /// It claims no more, gives back at once what no handler has begun (no attempt is spent), and waits up to `drain`
-    /// for running handlers, which see [`Context::is_stopping`]. Those that still run then see
+    /// It claims no more, gives back at once what no handler has begun (no attempt is spent), and
+    /// waits up to `drain` for running handlers, which see [`Context::is_stopping`]. Those that
+    /// still run then see
     /// [`Context::is_cancelled`], and are waited for during the grace period
-    /// ([`WorkerBuilder::cancel_grace`]). Every thread has ended when this returns, but those of handlers that did not
-    /// return even then: their jobs are in [`Report::abandoned`], and come back when their leases run out.
+    /// ([`WorkerBuilder::cancel_grace`]). Every thread has ended when this returns, but those of
+    /// handlers that did not return even then: their jobs are in [`Report::abandoned`], and come
+    /// back when their leases run out.
     ///
-    /// A second call waits for the first and returns the same report. Do not call it from a handler: it would wait for
-    /// itself until the time is up.
+    /// A second call waits for the first and returns the same report. Do not call it from a
+    /// handler: it would wait for itself until the time is up.
     pub fn stop(&self, drain: Duration) -> Report {
         let mut end = lock(&self.end);
         match &*end {

@@ -1,9 +1,10 @@
 //! Jobs by the clock: a cron expression in a time zone, without a leader.
 //!
-//! Every worker that has the schedule enqueues each tick; the dedup key made of the schedule's name and the tick's
-//! instant lets exactly one of them through. The workers' clocks decide when a tick is enqueued (the earliest one's),
-//! not which ticks there are. The key lasts as long as the job's row: keep finished jobs longer than workers' clocks can
-//! differ, and longer than the time that is caught up.
+//! Every worker that has the schedule enqueues each tick; the dedup key made of the schedule's name
+//! and the tick's instant lets exactly one of them through. The workers' clocks decide when a tick
+//! is enqueued (the earliest one's), not which ticks there are. The key lasts as long as the job's
+//! row: keep finished jobs longer than workers' clocks can differ, and longer than the time that is
+//! caught up.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,7 +27,8 @@ use super::retention::Windows;
 use super::signal::Phase;
 use super::{Shared, observe};
 
-/// Longest sleep, after which the clock is read again: it may have been set, or the machine have slept.
+/// Longest sleep, after which the clock is read again: it may have been set, or the machine have
+/// slept.
 const SLEEP_MOST: Duration = Duration::from_secs(60);
 
 /// Most ticks made up in one go.
@@ -36,9 +38,9 @@ type MakeJob = dyn Fn(Timestamp) -> std::result::Result<NewJob, Invalid> + Send 
 
 /// A job to be enqueued at each tick of a cron expression.
 ///
-/// The expression has five fields (minute, hour, day, month, weekday), or six with seconds first. A tick that the clock
-/// jumps over in spring happens right after the jump; an hour that happens twice in autumn has its ticks once when the
-/// expression names the hour.
+/// The expression has five fields (minute, hour, day, month, weekday), or six with seconds first. A
+/// tick that the clock jumps over in spring happens right after the jump; an hour that happens
+/// twice in autumn has its ticks once when the expression names the hour.
 ///
 /// ```
 /// use queue_table_core::worker::{CatchUp, Periodic};
@@ -61,8 +63,8 @@ pub struct Periodic {
 /// What becomes of ticks that passed while no worker with the schedule was running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CatchUp {
-    /// Nothing: the next tick is the next one. While a worker runs but cannot reach the database, the ticks that pile
-    /// up become one, the latest.
+    /// Nothing: the next tick is the next one. While a worker runs but cannot reach the database,
+    /// the ticks that pile up become one, the latest.
     #[default]
     Skip,
     /// The latest of them is made up, when it is not older than this.
@@ -91,7 +93,8 @@ impl CatchUp {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// The name is no valid name: 1 to 128 bytes, without control characters and blanks at the ends.
+    /// The name is no valid name: 1 to 128 bytes, without control characters and blanks at the
+    /// ends.
     #[error("schedule name: {0}")]
     Name(#[source] Invalid),
     /// The cron expression cannot be read, or names no time at all.
@@ -286,7 +289,8 @@ fn enqueue<B: QueueBackend + ?Sized>(shared: &Shared<B>, job: &NewJob) -> Result
     Ok(())
 }
 
-/// How long until there may be a tick to enqueue. `done` may lie behind now by ticks that were passed over.
+/// How long until there may be a tick to enqueue. `done` may lie behind now by ticks that were
+/// passed over.
 fn until_next(schedule: &Periodic, done: Instant) -> Duration {
     let now = Instant::now();
     schedule.next(now.max(done)).map_or(SLEEP_MOST, |next| {

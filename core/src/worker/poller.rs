@@ -23,8 +23,8 @@ const IDLE_FIRST: Duration = Duration::from_millis(10);
 const ERROR_FIRST: Duration = Duration::from_millis(100);
 const ERROR_MOST: Duration = Duration::from_secs(5);
 
-/// Longest pause between a ring that brought nothing and the next poll. Rings for jobs that this worker cannot have
-/// (paused, of other kinds, taken by others) must not become one poll each.
+/// Longest pause between a ring that brought nothing and the next poll. Rings for jobs that this
+/// worker cannot have (paused, of other kinds, taken by others) must not become one poll each.
 const RING_GAP_MOST: Duration = Duration::from_millis(50);
 
 /// Claims held beyond slots and prefetch while results cannot be stored: then no more are made.

@@ -23,7 +23,8 @@ pub(super) fn run<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
     }
 }
 
-/// Runs the job, if it may still be started, and passes the result on. Returns how long the handler took.
+/// Runs the job, if it may still be started, and passes the result on. Returns how long the handler
+/// took.
 pub(super) fn one<B: QueueBackend + ?Sized>(
     shared: &Shared<B>,
     held: Arc<Held>,

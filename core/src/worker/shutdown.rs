@@ -107,7 +107,8 @@ impl Crew {
         true
     }
 
-    /// Joins the threads of every role that has ended by `until`. The others are left to themselves.
+    /// Joins the threads of every role that has ended by `until`. The others are left to
+    /// themselves.
     fn join(&self, until: Instant) {
         let handles: Vec<_> = lock(&self.handles).drain(..).collect();
         for (role, handle) in handles {
@@ -132,8 +133,9 @@ impl Running {
     }
 }
 
-/// Stops the worker: claims end at once, what never started is given back, running handlers have `drain` to end, then
-/// they are told to give up and have the grace period; last the results are brought to the database.
+/// Stops the worker: claims end at once, what never started is given back, running handlers have
+/// `drain` to end, then they are told to give up and have the grace period; last the results are
+/// brought to the database.
 pub(super) fn stop<B: QueueBackend + ?Sized>(
     shared: &Shared<B>,
     crew: &Crew,

@@ -30,7 +30,8 @@ struct State {
 }
 
 impl Slots {
-    /// `threads` jobs run at a time; at most `prefetch` more wait, fewer when they could not start in time.
+    /// `threads` jobs run at a time; at most `prefetch` more wait, fewer when they could not start
+    /// in time.
     pub(super) fn new(threads: usize, prefetch: usize, lease: Duration) -> Self {
         Self {
             threads,
@@ -42,7 +43,8 @@ impl Slots {
         }
     }
 
-    /// How many jobs may be claimed now; waits for the first free slot. Zero when closed, or after `at_most`.
+    /// How many jobs may be claimed now; waits for the first free slot. Zero when closed, or after
+    /// `at_most`.
     pub(super) fn room(&self, at_most: Duration) -> usize {
         let until = Instant::now() + at_most;
         let mut state = lock(&self.state);
@@ -64,7 +66,8 @@ impl Slots {
         (self.threads + self.ahead(state)).saturating_sub(taken)
     }
 
-    /// How many jobs beyond the free slots would still start within half a lease, as long as jobs usually take.
+    /// How many jobs beyond the free slots would still start within half a lease, as long as jobs
+    /// usually take.
     fn ahead(&self, state: &State) -> usize {
         let Some(usual) = state.usual else { return 0 };
         let each = usual.max(Duration::from_micros(1)).as_secs_f64();
@@ -119,7 +122,8 @@ impl Slots {
         state.busy -= 1;
         if let Some(took) = took {
             state.usual = Some(match state.usual {
-                // Slow jobs count at once, fast ones bit by bit: too many waiting jobs are the worse mistake.
+                // Slow jobs count at once, fast ones bit by bit: too many waiting jobs are the
+                // worse mistake.
                 Some(usual) if took < usual => (usual * 7 + took) / 8,
                 _ => took,
             });
@@ -137,13 +141,15 @@ impl Slots {
             .partition(|held: &Arc<Held>| held.may_start(now));
         state.waiting = fit;
         if !overdue.is_empty() {
-            // The jobs that run now take longer than was thought: nothing is claimed ahead until some have ended.
+            // The jobs that run now take longer than was thought: nothing is claimed ahead until
+            // some have ended.
             state.usual = Some(self.lease);
         }
         overdue.into()
     }
 
-    /// Takes no more jobs, ends the handler threads that wait, and returns the jobs that no handler has begun.
+    /// Takes no more jobs, ends the handler threads that wait, and returns the jobs that no handler
+    /// has begun.
     pub(super) fn close(&self) -> Vec<Arc<Held>> {
         let mut state = lock(&self.state);
         state.closed = true;

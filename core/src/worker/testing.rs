@@ -20,7 +20,8 @@ const STORE_TRIES: usize = 5;
 
 /// Runs jobs on the calling thread, one after the other, as a worker would.
 ///
-/// Leases are not renewed, nothing is reaped or purged, and no schedule ticks. Delays can be passed over: see
+/// Leases are not renewed, nothing is reaped or purged, and no schedule ticks. Delays can be passed
+/// over: see
 /// [`TestWorker::fast_forward`].
 ///
 /// ```
@@ -69,7 +70,8 @@ impl<B: Administration + ?Sized + 'static> TestWorker<B> {
         }
     }
 
-    /// Claims one due job, runs it, and returns its row as it is afterwards; `None` when no job is due.
+    /// Claims one due job, runs it, and returns its row as it is afterwards; `None` when no job is
+    /// due.
     ///
     /// # Errors
     /// Those of claiming the job, storing its result and reading its row.
@@ -87,8 +89,8 @@ impl<B: Administration + ?Sized + 'static> TestWorker<B> {
         self.shared.backend.get(job_id)
     }
 
-    /// Runs due jobs until there are none, or `most` have been run, and reports what was done since the worker was
-    /// made. Jobs that are enqueued meanwhile are run too.
+    /// Runs due jobs until there are none, or `most` have been run, and reports what was done since
+    /// the worker was made. Jobs that are enqueued meanwhile are run too.
     ///
     /// # Errors
     /// As for [`TestWorker::run_one`].

@@ -1,4 +1,5 @@
-//! A backend in memory whose calls can be made to fail, and what the tests of the worker have in common.
+//! A backend in memory whose calls can be made to fail, and what the tests of the worker have in
+//! common.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
