@@ -36,3 +36,7 @@ pub use report::Matrix;
 pub use runner::{Filter, run};
 pub use scenario::{Need, Rule, Scenario, Tier};
 pub use scenarios::registry;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
