@@ -55,7 +55,7 @@ impl Notifier {
         let sender = spawn("queue-notify", move || sender.send_all());
         let listener = spawn("queue-listen", move || listener.listen_all());
         for error in [sender, listener].into_iter().filter_map(Result::err) {
-            tracing::warn!(%error, "postgresql: no thread for notifications; workers poll");
+            tracing::warn!(%error, "postgres: no thread for notifications; workers poll");
         }
         Self { shared }
     }
@@ -97,7 +97,7 @@ impl Shared {
         let mut connection = None;
         while let Some(queues) = self.next_announced() {
             if let Err(error) = self.send(&mut connection, &queues) {
-                tracing::warn!(%error, "postgresql: cannot notify; workers poll");
+                tracing::warn!(%error, "postgres: cannot notify; workers poll");
                 connection = None;
             }
         }
@@ -147,7 +147,7 @@ impl Shared {
             if heard {
                 wait = RECONNECT.0;
             }
-            tracing::warn!(%error, "postgresql: not listening; workers poll");
+            tracing::warn!(%error, "postgres: not listening; workers poll");
             self.sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0));
             wait = (wait * 2).min(RECONNECT.1);
         }

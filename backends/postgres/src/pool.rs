@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use diesel::connection::{AnsiTransactionManager, CacheSize, TransactionManager};
+use diesel::connection::{AnsiTransactionManager, CacheSize, Connection as _, TransactionManager};
 use diesel::prelude::*;
 use diesel::r2d2::{ConnectionManager, R2D2Connection};
 use queue_table_core::Result;
@@ -54,7 +54,7 @@ impl ManageConnection for Manager {
     type Error = ConnectFailed;
 
     fn connect(&self) -> Result<PgConnection, ConnectFailed> {
-        let connected = <PgConnection as diesel::Connection>::establish(&self.0.url);
+        let connected = PgConnection::establish(&self.0.url);
         let mut connection =
             connected.map_err(|error| ConnectFailed(self.redact(&error.to_string())))?;
         if !self.0.prepared {
@@ -129,7 +129,7 @@ pub(crate) struct LogConnectFailures;
 
 impl HandleError<ConnectFailed> for LogConnectFailures {
     fn handle_error(&self, error: ConnectFailed) {
-        tracing::warn!(error = %error, "postgresql: cannot connect");
+        tracing::warn!(error = %error, "postgres: cannot connect");
     }
 }
 
