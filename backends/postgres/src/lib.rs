@@ -25,6 +25,8 @@ mod check;
 mod decode;
 mod enqueue;
 mod error;
+#[cfg(feature = "fixture")]
+mod fixture;
 mod lifecycle;
 mod migrate;
 mod notify;
@@ -35,6 +37,8 @@ mod statement;
 mod transact;
 
 pub use builder::Builder;
+#[cfg(feature = "fixture")]
+pub use fixture::{PostgresFixture, PostgresProbe};
 pub use migrate::{MIGRATIONS, Migrations, grants_sql, migration_sql};
 pub use pool::DieselPool;
 pub use queue::PostgresQueue;
