@@ -199,11 +199,11 @@ pub(crate) fn reap(
 }
 
 /// Applies an operation to a batch of receipts and tells for each what became of it, as if one came after the other.
-fn judge<'a, T>(
+fn judge<T>(
     tx: &mut PgConnection,
     protocol: &Protocol,
     operation: &'static str,
-    receipts: &[&'a Receipt],
+    receipts: &[&Receipt],
     mut apply: impl FnMut(&mut PgConnection, &[usize]) -> Result<HashMap<JobId, T>>,
 ) -> Result<Vec<Fenced<T>>> {
     let mut seen = HashSet::new();

@@ -22,7 +22,7 @@ pub(crate) const SERVER_VERSION_MIN: i32 = 150_000;
 /// Each version's statements, oldest first.
 const STEPS: [(u32, &str, &str); 1] = [(
     1,
-    "queue_table_0001_tables",
+    "queue_table_0001",
     include_str!("../migrations/0001_tables.sql"),
 )];
 
@@ -82,14 +82,10 @@ impl Migrations {
 impl MigrationSource<Pg> for Migrations {
     fn migrations(&self) -> diesel::migration::Result<Vec<Box<dyn Migration<Pg>>>> {
         let table = self.0.clone().unwrap_or_default();
-        let prefix = match table == Table::default() {
-            true => String::new(),
-            false => format!("_{}_{}", table.schema().unwrap_or_default(), table.name()),
-        };
         let names = Names::of(&table);
         let step = |(_, name, sql): &(u32, &str, &str)| -> Box<dyn Migration<Pg>> {
             Box::new(Step {
-                name: StepName(format!("{name}{prefix}")),
+                name: StepName::of(name, &table),
                 sql: names.put_into(sql),
             })
         };
@@ -103,20 +99,44 @@ struct Step {
     sql: String,
 }
 
-struct StepName(String);
+struct StepName {
+    version: String,
+    table: String,
+}
+
+impl StepName {
+    /// diesel's ledger has room for 50 characters: another table than the default has a hash of its name there.
+    fn of(name: &str, table: &Table) -> Self {
+        let quoted = Names::of(table).put_into("{job}");
+        let version = match *table == Table::default() {
+            true => name.to_owned(),
+            false => format!("{name}_{:016x}", fnv_1a(&quoted)),
+        };
+        Self {
+            version,
+            table: quoted,
+        }
+    }
+}
+
+/// The same for ever, unlike the standard library's hashes.
+fn fnv_1a(text: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
 
 /// In a transaction, as diesel does by default.
 struct InTransaction;
 
 impl std::fmt::Display for StepName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "{} ({})", self.version, self.table)
     }
 }
 
 impl MigrationName for StepName {
     fn version(&self) -> MigrationVersion<'_> {
-        MigrationVersion::from(self.0.as_str())
+        MigrationVersion::from(self.version.as_str())
     }
 }
 
@@ -224,4 +244,31 @@ pub(crate) fn found_version(
     .get_result(tx)
     .map_err(failed(operation))?;
     Ok(version.and_then(|version| u32::try_from(version).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_in_diesels_ledger_fit_and_differ_by_table() {
+        let long = Table::named(&"t".repeat(40))
+            .and_then(|table| table.in_schema(&"s".repeat(40)))
+            .unwrap();
+        let other = Table::named("mail_job").unwrap();
+        let versions =
+            [Table::default(), long, other].map(|table| StepName::of(STEPS[0].1, &table).version);
+        assert_eq!(versions[0], "queue_table_0001");
+        assert!(versions.iter().all(|version| version.len() <= 50));
+        assert_ne!(versions[1], versions[2]);
+        assert_eq!(fnv_1a("a"), 0xaf63_dc4c_8601_ec8c);
+    }
+
+    #[test]
+    fn every_step_writes_its_version_to_the_ledger() {
+        for (version, _, sql) in STEPS {
+            assert!(sql.contains(&format!("INTO {{job_schema}} (version) VALUES ({version})")));
+        }
+        assert_eq!(STEPS.last().map(|step| step.0), Some(VERSION));
+    }
 }

@@ -70,7 +70,7 @@ fn diesels_ledger_and_the_queues_own_agree() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    assert_eq!(ran, ["queue_table_0001_tables"]);
+    assert_eq!(ran, ["queue_table_0001"]);
     assert!(raw.run_pending_migrations(MIGRATIONS).unwrap().is_empty());
     let done = tables.queue.migrate().unwrap();
     assert_eq!(done.from, Some(1));

@@ -61,7 +61,7 @@ fn forward(client: TcpStream, server: TcpStream, mode: &Arc<AtomicU8>) {
         let (mut client, mut server) = (client, server);
         let mut bytes = [0; 65_536];
         while let Ok(count @ 1..) = client.read(&mut bytes) {
-            let is_commit = bytes[..count].windows(6).any(|word| word == b"COMMIT");
+            let is_commit = bytes[..count].windows(7).any(|word| word == b"COMMIT\0");
             let cut = match is_commit {
                 true => mode.swap(PASS, Ordering::SeqCst),
                 false => PASS,
