@@ -6,6 +6,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::fixture::Fixture;
+use crate::history::histories;
 use crate::outcome::Outcome;
 use crate::record::Records;
 use crate::runner::{Suite, threads};
@@ -57,7 +58,13 @@ fn scenarios<F: Fixture>(fixture: F) -> Vec<Trial> {
         let (name, suite, records) = (scenario.name(), Arc::clone(&suite), Arc::clone(&records));
         Trial::test(name, move || try_one(&suite, &records, at)).with_kind(kind)
     };
-    (0..suite.scenarios.len()).map(trial).collect()
+    let mut trials: Vec<_> = (0..suite.scenarios.len()).map(trial).collect();
+    let random = Arc::clone(&suite);
+    trials.push(Trial::test(
+        "history::random_histories_go_as_on_the_model",
+        move || histories(random.fixture()).map_err(|failed| failed.to_string().into()),
+    ));
+    trials
 }
 
 fn try_one<F: Fixture>(suite: &Suite<F>, records: &Records, at: usize) -> Result<(), Failed> {

@@ -12,6 +12,7 @@ mod arena;
 mod check;
 mod fixture;
 mod harness;
+mod history;
 mod model;
 mod outcome;
 mod record;
@@ -27,6 +28,7 @@ pub use fixture::{
     Unverified, Written,
 };
 pub use harness::{FromEnv, main};
+pub use history::histories;
 pub use model::{Fault, Model, ModelFixture, ModelProbe, ModelTx};
 pub use outcome::{Outcome, Record, Report, Verdict};
 pub use record::{EngineRecord, EngineRun, REPORT_DIR, Records, report_dir};
@@ -34,3 +36,7 @@ pub use report::Matrix;
 pub use runner::{Filter, run};
 pub use scenario::{Need, Rule, Scenario, Tier};
 pub use scenarios::registry;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -347,6 +347,22 @@ impl Probe<PostgresQueue> for PostgresProbe {
         u64::try_from(count).map_err(port)
     }
 
+    fn skip_to(&self, id: JobId) -> Result<(), PortError> {
+        let sql = format!(
+            "SELECT setval('{}.job_job_id_seq', {id}, FALSE)",
+            self.schema
+        );
+        self.connection().batch_execute(&sql).map_err(port)
+    }
+
+    fn set_version(&self, version: u32) -> Result<(), PortError> {
+        let sql = format!(
+            "INSERT INTO {}.job_schema (version) VALUES ({version})",
+            self.schema
+        );
+        self.connection().batch_execute(&sql).map_err(port)
+    }
+
     fn rewind(&self, job: JobId, by: Duration) -> Result<(), PortError> {
         let micros = by.as_micros();
         let back =

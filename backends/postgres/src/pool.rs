@@ -1,7 +1,7 @@
 //! Connections: from a pool of the crate's own or of the caller's, and those kept apart from it.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use diesel::connection::{AnsiTransactionManager, CacheSize, Connection as _, TransactionManager};
@@ -9,11 +9,15 @@ use diesel::prelude::*;
 use diesel::r2d2::{ConnectionManager, R2D2Connection};
 use queue_table_core::Result;
 use r2d2::{HandleError, ManageConnection, PooledConnection};
+use scheduled_thread_pool::ScheduledThreadPool;
 
 use crate::error::unavailable;
 
 /// How long connecting may take where the URL does not say: libpq would wait for ever.
 const CONNECT_TIMEOUT_S: u32 = 10;
+
+/// Two, so that one server that does not answer does not keep another's pool from growing.
+const HELPER_THREADS: usize = 2;
 
 /// A pool that the service already has.
 pub type DieselPool = diesel::r2d2::Pool<ConnectionManager<PgConnection>>;
@@ -178,6 +182,7 @@ impl Pool {
             // A dead connection shows itself at BEGIN, before anything was done on it.
             .test_on_check_out(false)
             .error_handler(Box::new(LogConnectFailures))
+            .thread_pool(helpers())
             .build_unchecked(manager.clone());
         Self::Own(pool, manager)
     }
@@ -211,6 +216,19 @@ impl Pool {
             Self::Given(_) => self.get(operation),
         }
     }
+}
+
+/// The threads that connect for every pool of this process; r2d2 would start three for each.
+fn helpers() -> Arc<ScheduledThreadPool> {
+    static HELPERS: OnceLock<Arc<ScheduledThreadPool>> = OnceLock::new();
+    let start = || {
+        let threads = ScheduledThreadPool::builder()
+            .num_threads(HELPER_THREADS)
+            .thread_name_pattern("queue-connect-{}")
+            .build();
+        Arc::new(threads)
+    };
+    Arc::clone(HELPERS.get_or_init(start))
 }
 
 /// Takes a connection out of service: its pool drops it.
