@@ -1,0 +1,12 @@
+-- Locks jobs in the order given, which is that of their ids, and waits for each. Judges nothing.
+-- params: job ids as JSON [id, ...], ascending
+-- rows: one per job that there is
+-- rules: C14, C16 (the derived table, because MySQL refuses to prepare a lock on JSON_TABLE itself: 3569)
+SELECT j.job_id
+FROM (
+    SELECT t.job_id
+    FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
+) AS d
+STRAIGHT_JOIN {job} AS j
+    ON j.job_id = d.job_id
+FOR UPDATE
