@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use queue_table_core::{
     Administration, ColumnType, ColumnValue, JobId, State, Timestamp, TransactionalBackend,
 };
@@ -16,6 +18,15 @@ pub trait Fixture: Send + Sync + 'static {
 
     /// What is under test, and what it declares it can and cannot do.
     fn profile(&self) -> Profile;
+
+    /// Scenarios whose outcome would mean nothing on this server: a probe at the start found that it does not honour
+    /// what they rely on, such as a stand-in that ignores lock hints. They are not tried, and the verdict is partial.
+    ///
+    /// # Errors
+    /// [`PortError`] when the probe fails.
+    fn unverified(&self) -> Result<Vec<Unverified>, PortError> {
+        Ok(Vec::new())
+    }
 
     /// Makes a new set of tables that no other scenario sees, with a backend on it.
     ///
@@ -72,7 +83,7 @@ pub struct Profile {
 }
 
 /// What a backend and its fixture can do. Each gates scenarios that have a twin for the other answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Claims skip rows that another transaction holds. Without it, claims queue for the one writer.
     pub row_locks: bool,
@@ -88,6 +99,15 @@ pub struct Deviation {
     /// The scenario's id.
     pub scenario: String,
     /// Why it fails, and what a user has to know.
+    pub reason: String,
+}
+
+/// A scenario that this server cannot verify.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unverified {
+    /// The scenario's id.
+    pub scenario: String,
+    /// What the probe found.
     pub reason: String,
 }
 

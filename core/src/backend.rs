@@ -1,4 +1,5 @@
-//! The three traits that a backend implements. `CONTRACT.md` beside this crate says what each must keep.
+//! The three traits that a backend implements. `CONTRACT.md` beside this crate says what each must
+//! keep.
 
 use std::time::Duration;
 
@@ -15,14 +16,15 @@ use crate::request::{
     QueueStats, ReapRequest, Reaped,
 };
 
-/// Raised when a rule of the contract changes, so that a backend and the suite that judges it can be told apart.
+/// Raised when a rule of the contract changes, so that a backend and the suite that judges it can
+/// be told apart.
 pub const CONTRACT_VERSION: u32 = 1;
 
 /// Moves jobs through their life in one database. Batch-first, without defaults, object-safe.
 ///
 /// Every method is one short transaction of its own (more than one where it says so), and retries
-/// [`Error::Contention`] a bounded number of times by itself. Batches of receipts are judged receipt by receipt and
-/// answered in the order given; an empty batch does nothing.
+/// [`Error::Contention`] a bounded number of times by itself. Batches of receipts are judged
+/// receipt by receipt and answered in the order given; an empty batch does nothing.
 pub trait QueueBackend: Send + Sync {
     /// The engine's name in errors, logs and metrics, such as `sqlite`.
     fn engine(&self) -> &'static str;
@@ -30,29 +32,34 @@ pub trait QueueBackend: Send + Sync {
     /// Stores jobs, all or none, and returns their ids in the order given. At most 10,000.
     ///
     /// # Errors
-    /// [`Error::Rejected`] for more jobs than that, or business columns the queue was not built with;
-    /// [`Error::OutcomeUnknown`] when the connection died while committing: with dedup keys, enqueue again.
+    /// [`Error::Rejected`] for more jobs than that, or business columns the queue was not built
+    /// with; [`Error::OutcomeUnknown`] when the connection died while committing: with dedup keys,
+    /// enqueue again.
     fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>>;
 
-    /// Claims due jobs for one worker: state running, `attempts + 1`, worker and lease stored, in claim order.
+    /// Claims due jobs for one worker: state running, `attempts + 1`, worker and lease stored, in
+    /// claim order.
     ///
     /// An empty answer means that nothing could be locked now, not that the queue is empty.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] when the connection died while committing: forget it, the lease ends by itself.
+    /// [`Error::OutcomeUnknown`] when the connection died while committing: forget it, the lease
+    /// ends by itself.
     fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>>;
 
-    /// Moves the deadlines of live claims to the database's now + `lease`. At most 1,000, on a connection kept apart.
+    /// Moves the deadlines of live claims to the database's now + `lease`. At most 1,000, on a
+    /// connection kept apart.
     ///
     /// # Errors
-    /// [`Error::Rejected`] for more receipts than that. A claim that no longer holds is no error but its own answer.
+    /// [`Error::Rejected`] for more receipts than that. A claim that no longer holds is no error
+    /// but its own answer.
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>>;
 
     /// Finishes claimed jobs as succeeded. At most 1,000.
     ///
     /// # Errors
-    /// [`Error::Rejected`] for more receipts than that; [`Error::OutcomeUnknown`] when the connection died while
-    /// committing: read the row, which tells whether it went through.
+    /// [`Error::Rejected`] for more receipts than that; [`Error::OutcomeUnknown`] when the
+    /// connection died while committing: read the row, which tells whether it went through.
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>>;
 
     /// Gives claimed jobs up: to be tried again, dead, or released. At most 1,000.
@@ -61,7 +68,8 @@ pub trait QueueBackend: Send + Sync {
     /// As for [`QueueBackend::ack`].
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>>;
 
-    /// Brings back running jobs whose lease has run out, and buries ready jobs that have no attempt left.
+    /// Brings back running jobs whose lease has run out, and buries ready jobs that have no attempt
+    /// left.
     ///
     /// # Errors
     /// Transient ones; call again at the next round.
@@ -70,22 +78,27 @@ pub trait QueueBackend: Send + Sync {
     /// Waits until a job may be there for the waiter's queues, or `at_most` has passed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the engine's own wake-up is lost; the caller falls back to polling.
+    /// [`Error::Unavailable`] when the engine's own wake-up is lost; the caller falls back to
+    /// polling.
     fn wait(&self, waiter: &mut Waiter, at_most: Duration) -> Result<Woken>;
 
-    /// Wakes waiters of the queue in this process: for callers whose own transaction enqueued and has committed.
+    /// Wakes waiters of the queue in this process: for callers whose own transaction enqueued and
+    /// has committed.
     fn ring(&self, queue: &QueueName);
 }
 
 /// What operators and workers need besides. Object-safe.
 pub trait Administration: QueueBackend {
-    /// Creates the tables or brings them to this build's version. Safe when many processes start at once.
+    /// Creates the tables or brings them to this build's version. Safe when many processes start at
+    /// once.
     ///
     /// # Errors
-    /// [`Error::Schema`] when the tables are newer than this build; [`Error::Unsupported`] for a server that is too old.
+    /// [`Error::Schema`] when the tables are newer than this build; [`Error::Unsupported`] for a
+    /// server that is too old.
     fn migrate(&self) -> Result<Migrated>;
 
-    /// Looks at the server, the session and the tables, and reports what would break or slow the queue.
+    /// Looks at the server, the session and the tables, and reports what would break or slow the
+    /// queue.
     ///
     /// # Errors
     /// Only when it cannot look: what it finds is the answer.
@@ -109,7 +122,8 @@ pub trait Administration: QueueBackend {
     /// Those of any read.
     fn failures(&self, job: JobId) -> Result<Vec<FailureRecord>>;
 
-    /// Counts jobs per queue, by name; of one queue when asked (an empty answer when it has no rows and is not paused).
+    /// Counts jobs per queue, by name; of one queue when asked (an empty answer when it has no rows
+    /// and is not paused).
     ///
     /// Reads every row of the queues asked for: for operators, not for a loop.
     ///
@@ -117,13 +131,14 @@ pub trait Administration: QueueBackend {
     /// Those of any read.
     fn stats(&self, queue: Option<&QueueName>) -> Result<Vec<QueueStats>>;
 
-    /// Makes a dead job ready again, due at once, with a budget of `attempts so far + extra`, and returns that budget.
+    /// Makes a dead job ready again, due at once, with a budget of `attempts so far + extra`, and
+    /// returns that budget.
     ///
     /// The id stays, `attempts` stays, the last error is cleared.
     ///
     /// # Errors
-    /// [`Error::Rejected`] when there is no such job, it is not dead, or its dedup key meanwhile names another
-    /// unfinished job.
+    /// [`Error::Rejected`] when there is no such job, it is not dead, or its dedup key meanwhile
+    /// names another unfinished job.
     fn replay(&self, job: JobId, extra: MaxAttempts) -> Result<u32>;
 
     /// Makes a ready or running job dead. A worker that holds it learns so as a lost claim.
@@ -153,8 +168,8 @@ pub trait Administration: QueueBackend {
 
 /// The same operations inside a transaction that the caller owns.
 ///
-/// They issue no commit, no rollback, no retry and no DDL, and leave the session's settings alone. After
-/// [`Error::Contention`] roll back and run the whole transaction again.
+/// They issue no commit, no rollback, no retry and no DDL, and leave the session's settings alone.
+/// After [`Error::Contention`] roll back and run the whole transaction again.
 pub trait TransactionalBackend: QueueBackend {
     /// The driver's own transaction, or what stands for it.
     type Tx<'t>;
@@ -165,7 +180,8 @@ pub trait TransactionalBackend: QueueBackend {
     /// As for [`QueueBackend::enqueue`], and [`Error::Rejected`] outside a transaction.
     fn enqueue_in(&self, tx: &mut Self::Tx<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>>;
 
-    /// Claims jobs that return to the queue untouched when the caller rolls back: work inside the claim transaction.
+    /// Claims jobs that return to the queue untouched when the caller rolls back: work inside the
+    /// claim transaction.
     ///
     /// # Errors
     /// As for [`QueueBackend::claim`], and [`Error::Rejected`] outside a transaction.
@@ -174,7 +190,8 @@ pub trait TransactionalBackend: QueueBackend {
     /// Finishes a claimed job in one commit with the caller's own changes.
     ///
     /// # Errors
-    /// [`Error::LostClaim`] when the claim no longer holds: let it roll the caller's transaction back.
+    /// [`Error::LostClaim`] when the claim no longer holds: let it roll the caller's transaction
+    /// back.
     fn ack_in(&self, tx: &mut Self::Tx<'_>, receipt: &Receipt) -> Result<()>;
 
     /// Gives a claimed job up in one commit with the caller's own changes.
@@ -183,9 +200,11 @@ pub trait TransactionalBackend: QueueBackend {
     /// As for [`TransactionalBackend::ack_in`].
     fn fail_in(&self, tx: &mut Self::Tx<'_>, failure: &Failure) -> Result<Disposition>;
 
-    /// Records that the claim's job has had the effect `name`, and says whether it is the first time.
+    /// Records that the claim's job has had the effect `name`, and says whether it is the first
+    /// time.
     ///
-    /// `false` means that an earlier attempt committed the effect: do not repeat it. Rolls back with the caller.
+    /// `false` means that an earlier attempt committed the effect: do not repeat it. Rolls back
+    /// with the caller.
     ///
     /// # Errors
     /// [`Error::LostClaim`] when the claim no longer holds.
@@ -196,10 +215,11 @@ pub trait TransactionalBackend: QueueBackend {
         name: &EffectName,
     ) -> Result<bool>;
 
-    /// Runs `work` in one transaction of this backend: commits when it returns `Ok`, else rolls back.
+    /// Runs `work` in one transaction of this backend: commits when it returns `Ok`, else rolls
+    /// back.
     ///
-    /// Rings the bell of the queues that `work` enqueued to, after the commit. `work` is run once: after
-    /// [`Error::Contention`] the caller runs the whole again.
+    /// Rings the bell of the queues that `work` enqueued to, after the commit. `work` is run once:
+    /// after [`Error::Contention`] the caller runs the whole again.
     ///
     /// # Errors
     /// Those of `work`, and those of beginning and committing.
@@ -211,7 +231,8 @@ pub trait TransactionalBackend: QueueBackend {
 
 /// One receipt at a time, for callers without a batch.
 ///
-/// A lost claim becomes an error here, on purpose: a boolean that is ignored would let an obsolete worker's effect stand.
+/// A lost claim becomes an error here, on purpose: a boolean that is ignored would let an obsolete
+/// worker's effect stand.
 pub trait QueueBackendExt: QueueBackend {
     /// Finishes one claimed job.
     ///

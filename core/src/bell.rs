@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::name::QueueName;
 
-/// Wakes idle workers of this process when jobs were enqueued in it. Serves engines without a wake-up of their own.
+/// Wakes idle workers of this process when jobs were enqueued in it. Serves engines without a
+/// wake-up of their own.
 ///
-/// A ring between a worker's empty claim and its wait is not lost: the [`Waiter`] remembers what it has heard.
+/// A ring between a worker's empty claim and its wait is not lost: the [`Waiter`] remembers what it
+/// has heard.
 ///
 /// ```
 /// use std::time::Duration;

@@ -12,9 +12,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed. Each variant is a next step for the caller.
 ///
-/// [`Error::LostClaim`], [`Error::Contention`], [`Error::Unavailable`], [`Error::Rejected`], [`Error::Schema`] and
-/// [`Error::Unsupported`] changed nothing. Inside a caller's transaction "nothing" means: nothing once the caller rolls
-/// back.
+/// [`Error::LostClaim`], [`Error::Contention`], [`Error::Unavailable`], [`Error::Rejected`],
+/// [`Error::Schema`] and [`Error::Unsupported`] changed nothing. Inside a caller's transaction
+/// "nothing" means: nothing once the caller rolls back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,10 +22,11 @@ pub enum Error {
     #[error(transparent)]
     LostClaim(#[from] LostClaim),
 
-    /// Another transaction was in the way: deadlock, lock timeout, serialization failure, busy file.
+    /// Another transaction was in the way: deadlock, lock timeout, serialization failure, busy
+    /// file.
     ///
-    /// Run the whole transaction again, from its beginning. Operations that own their transaction have already tried
-    /// again a bounded number of times.
+    /// Run the whole transaction again, from its beginning. Operations that own their transaction
+    /// have already tried again a bounded number of times.
     #[error("{0}: another transaction was in the way; run the whole transaction again")]
     Contention(#[source] Failed),
 
@@ -35,8 +36,8 @@ pub enum Error {
 
     /// The connection was lost while it committed: the change may be stored or not.
     ///
-    /// Look before trying again: an enqueue with a dedup key may simply be repeated, and the row of an ack tells
-    /// whether it went through.
+    /// Look before trying again: an enqueue with a dedup key may simply be repeated, and the row of
+    /// an ack tells whether it went through.
     #[error("{0}: the connection was lost while committing; the outcome is unknown")]
     OutcomeUnknown(#[source] Failed),
 
@@ -44,7 +45,8 @@ pub enum Error {
     #[error(transparent)]
     Rejected(#[from] Rejected),
 
-    /// The tables are missing, or of another version than this build works with. Run `migrate`, or update the program.
+    /// The tables are missing, or of another version than this build works with. Run `migrate`, or
+    /// update the program.
     #[error("{engine}: the tables are of version {found}, this build needs {needed}", found = version(*found))]
     Schema {
         /// The engine.
@@ -55,7 +57,8 @@ pub enum Error {
         needed: u32,
     },
 
-    /// The server, or the way it or the session is set up, lacks something the queue cannot work without.
+    /// The server, or the way it or the session is set up, lacks something the queue cannot work
+    /// without.
     #[error("{engine}: not supported: {lacks}")]
     Unsupported {
         /// The engine.
@@ -64,7 +67,8 @@ pub enum Error {
         lacks: String,
     },
 
-    /// Anything else that the engine or its driver reported. Read the source; a bug or a damaged table is likely.
+    /// Anything else that the engine or its driver reported. Read the source; a bug or a damaged
+    /// table is likely.
     #[error("{0}")]
     Engine(#[source] Failed),
 }
@@ -85,8 +89,8 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// Wraps a driver's error. The source must not hold a password: drivers that put connection strings into their
-    /// messages are cleaned by the backend first.
+    /// Wraps a driver's error. The source must not hold a password: drivers that put connection
+    /// strings into their messages are cleaned by the backend first.
     pub fn new(
         engine: &'static str,
         operation: &'static str,
@@ -132,7 +136,8 @@ pub enum Rejected {
     #[error(transparent)]
     Invalid(#[from] Invalid),
 
-    /// An `_in` operation was given a connection with no transaction open on it, where locks would not last.
+    /// An `_in` operation was given a connection with no transaction open on it, where locks would
+    /// not last.
     #[error("{engine} {operation}: the connection is not inside a transaction; open one first")]
     NotInTransaction {
         /// The engine.
@@ -211,9 +216,11 @@ impl Error {
 /// Longest stored error text, in bytes of UTF-8.
 pub const ERROR_TEXT_BYTES_MAX: usize = 4_096;
 
-/// The reason of a failure, as it is stored: never refused, because recording a failure must not fail.
+/// The reason of a failure, as it is stored: never refused, because recording a failure must not
+/// fail.
 ///
-/// NUL becomes U+FFFD, which every engine can store, and the text is cut at a character boundary to 4,096 bytes.
+/// NUL becomes U+FFFD, which every engine can store, and the text is cut at a character boundary to
+/// 4,096 bytes.
 ///
 /// ```
 /// use queue_table_core::ErrorText;

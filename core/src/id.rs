@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Identifies a job for ever: ids are never used again. It is also the key for effects outside the database.
+/// Identifies a job for ever: ids are never used again. It is also the key for effects outside the
+/// database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(i64);

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 /// A value that is outside its limits; nothing was sent to the database.
 ///
-/// The message names the value, what was wrong with it and what is allowed. The value itself is not repeated: it may be
-/// long, or secret.
+/// The message names the value, what was wrong with it and what is allowed. The value itself is not
+/// repeated: it may be long, or secret.
 ///
 /// ```
 /// use queue_table_core::QueueName;
 ///
 /// let refused = QueueName::new(" mail").unwrap_err();
-/// assert_eq!(refused.to_string(), "queue name begins or ends with a blank; blanks are allowed only inside");
+/// assert_eq!(
+///     refused.to_string(),
+///     "queue name begins or ends with a blank; blanks are allowed only inside"
+/// );
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invalid {
@@ -75,7 +78,8 @@ pub enum Problem {
         /// What the parser said, with line and column.
         reason: String,
     },
-    /// A business column the queue was not built with, or a value of another type than the column's.
+    /// A business column the queue was not built with, or a value of another type than the
+    /// column's.
     Column {
         /// The column's name.
         column: String,

@@ -64,7 +64,8 @@ pub struct Dedup {
     pub scope: DedupScope,
 }
 
-/// How long a dedup key names the job it was enqueued with. The scope given by the job that holds the key counts.
+/// How long a dedup key names the job it was enqueued with. The scope given by the job that holds
+/// the key counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DedupScope {
     /// Until the job is succeeded or dead.
@@ -104,7 +105,8 @@ impl NewJob {
     /// A job with a typed payload.
     ///
     /// # Errors
-    /// [`Invalid`] when the type's kind is no valid kind, or the payload does not serialise to allowed JSON.
+    /// [`Invalid`] when the type's kind is no valid kind, or the payload does not serialise to
+    /// allowed JSON.
     pub fn of<J: Job>(queue: &QueueName, job: &J) -> Result<Self, Invalid> {
         let new = Self::new(queue, Kind::new(J::KIND)?, Payload::of(job)?);
         Ok(new.with_payload_version(J::VERSION))
@@ -298,7 +300,8 @@ impl ClaimedJob {
         self.receipt.attempt()
     }
 
-    /// The place in the claim order: priority from high to low, then due time, then id. For backends, to sort a batch.
+    /// The place in the claim order: priority from high to low, then due time, then id. For
+    /// backends, to sort a batch.
     #[must_use]
     pub fn claim_order(&self) -> impl Ord + use<> {
         (std::cmp::Reverse(self.priority), self.run_at, self.job_id())

@@ -7,15 +7,18 @@ use crate::invalid::{Invalid, Problem};
 /// Shortest lease. Below it, a round trip to the database takes a good part of the lease.
 pub const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// Longest lease: 30 days. A crashed worker's jobs wait for the lease to end; long work renews a short one instead.
+/// Longest lease: 30 days. A crashed worker's jobs wait for the lease to end; long work renews a
+/// short one instead.
 pub const LEASE_MAX: Duration = Duration::from_secs(30 * 86_400);
 
-/// Longest delay, retry delay and retention window: 36,500 days, within every engine's range of dates.
+/// Longest delay, retry delay and retention window: 36,500 days, within every engine's range of
+/// dates.
 pub const DELAY_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 
 /// Most jobs or receipts in one claim, renew, ack, fail, reap or purge.
 ///
-/// A batch's last job must start before its lease ends, and SQL Server turns row locks into a table lock at 5,000.
+/// A batch's last job must start before its lease ends, and SQL Server turns row locks into a table
+/// lock at 5,000.
 pub const BATCH_MAX: u32 = 1_000;
 
 /// Most jobs in one enqueue.

@@ -1,12 +1,14 @@
-//! The contract of `queue-table`: background jobs in an ordinary table of the application's own database.
+//! The contract of `queue-table`: background jobs in an ordinary table of the application's own
+//! database.
 //!
-//! This crate holds what is the same on every engine: the traits a backend implements, the types that go in and out,
-//! errors sorted by what the caller does next, the retry policy, and the worker. It names no driver and no engine, has
-//! no async code, and opens no connection. The rules that every backend keeps are in `CONTRACT.md` beside it; the crate
-//! `queue-table-conformance` proves them on a backend.
+//! This crate holds what is the same on every engine: the traits a backend implements, the types
+//! that go in and out, errors sorted by what the caller does next, the retry policy, and the
+//! worker. It names no driver and no engine, has no async code, and opens no connection. The rules
+//! that every backend keeps are in `CONTRACT.md` beside it; the crate `queue-table-conformance`
+//! proves them on a backend.
 //!
-//! Applications use the facade `queue-table` with the feature of their database. This crate alone is for those who port
-//! the queue to another engine.
+//! Applications use the facade `queue-table` with the feature of their database. This crate alone
+//! is for those who port the queue to another engine.
 
 mod backend;
 mod bell;
@@ -22,6 +24,7 @@ mod receipt;
 mod request;
 mod retry;
 mod table;
+pub mod worker;
 
 pub use backend::{
     Administration, CONTRACT_VERSION, QueueBackend, QueueBackendExt, TransactionalBackend,
@@ -50,3 +53,4 @@ pub use request::{
 };
 pub use retry::{RETRY_DELAY_MIN, RetryPolicy};
 pub use table::{COLUMNS_MAX, Column, ColumnType, ColumnValue, Table};
+pub use worker::{Context, Outcome, Worker, WorkerBuilder};

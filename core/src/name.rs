@@ -9,11 +9,12 @@ use crate::invalid::{Invalid, Problem};
 
 /// Longest queue name, kind, worker id and effect name, in bytes of UTF-8.
 ///
-/// 128 bytes are at most 256 bytes of UTF-16 and 512 of utf8mb4's worst case, so that a key of several names stays
-/// below every engine's index limit (SQL Server 900 bytes, MySQL 3,072).
+/// 128 bytes are at most 256 bytes of UTF-16 and 512 of utf8mb4's worst case, so that a key of
+/// several names stays below every engine's index limit (SQL Server 900 bytes, MySQL 3,072).
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// Longest dedup key, in bytes of UTF-8. With a queue name it is at most 768 bytes of UTF-16, below SQL Server's 900.
+/// Longest dedup key, in bytes of UTF-8. With a queue name it is at most 768 bytes of UTF-16, below
+/// SQL Server's 900.
 pub const DEDUP_KEY_BYTES_MAX: usize = 256;
 
 /// Longest table or column name, in bytes. Leaves room for suffixes below PostgreSQL's 63.
@@ -76,8 +77,8 @@ macro_rules! checked_text {
                 Ok(Self(Arc::from(text)))
             }
 
-            /// Wraps a text read back from the table, which is not checked again: a row written by other means must
-            /// still be readable. For backends.
+            /// Wraps a text read back from the table, which is not checked again: a row written by
+            /// other means must still be readable. For backends.
             #[doc(hidden)]
             #[must_use]
             pub fn stored(text: &str) -> Self {
@@ -143,31 +144,37 @@ checked_text! {
 }
 
 checked_text! {
-    /// What a job is for, such as `invoice.send`; it chooses the handler. 1 to 128 bytes, compared exactly.
+    /// What a job is for, such as `invoice.send`; it chooses the handler. 1 to 128 bytes, compared
+    /// exactly.
     Kind, "kind", |text| check_name("kind", text, NAME_BYTES_MAX)
 }
 
 checked_text! {
-    /// Who holds a claim: 1 to 128 bytes, compared exactly. Two running workers must never share one.
+    /// Who holds a claim: 1 to 128 bytes, compared exactly. Two running workers must never share
+    /// one.
     ///
     /// Use [`WorkerId::unique`] unless a test needs a fixed one.
     WorkerId, "worker id", |text| check_name("worker id", text, NAME_BYTES_MAX)
 }
 
 checked_text! {
-    /// Names one logical job within a queue, so that a second enqueue finds the first. 1 to 256 bytes, compared exactly.
+    /// Names one logical job within a queue, so that a second enqueue finds the first. 1 to 256
+    /// bytes, compared exactly.
     DedupKey, "dedup key", |text| check_name("dedup key", text, DEDUP_KEY_BYTES_MAX)
 }
 
 checked_text! {
-    /// Names one step of a job whose effect is recorded, so that a replacement does not repeat it. 1 to 128 bytes.
+    /// Names one step of a job whose effect is recorded, so that a replacement does not repeat it.
+    /// 1 to 128 bytes.
     EffectName, "effect name", |text| check_name("effect name", text, NAME_BYTES_MAX)
 }
 
 checked_text! {
-    /// The name of the job table, to which `_dedup`, `_effect` and so on are appended for its sister tables.
+    /// The name of the job table, to which `_dedup`, `_effect` and so on are appended for its
+    /// sister tables.
     ///
-    /// 1 to 40 lower-case letters, digits and underscores, a letter first; reserved words are fine (names are quoted).
+    /// 1 to 40 lower-case letters, digits and underscores, a letter first; reserved words are fine
+    /// (names are quoted).
     TableName, "table name", |text| check_identifier("table name", text)
 }
 
@@ -182,7 +189,8 @@ checked_text! {
 }
 
 impl WorkerId {
-    /// Makes an id that no other running worker has: the given name, this host, this process and 64 random bits.
+    /// Makes an id that no other running worker has: the given name, this host, this process and 64
+    /// random bits.
     ///
     /// Name and host are shortened where needed to keep the whole within 128 bytes.
     ///
@@ -220,7 +228,8 @@ pub(crate) fn shorten(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
-/// The host's name where the system tells it without a driver, else `host`: the id is unique without it.
+/// The host's name where the system tells it without a driver, else `host`: the id is unique
+/// without it.
 fn host_name() -> String {
     let told =
         std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));

@@ -7,20 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::invalid::{Invalid, Problem};
 
-/// Longest payload, in bytes. Larger documents belong in a table or a store of their own, with their key in the payload.
+/// Longest payload, in bytes. Larger documents belong in a table or a store of their own, with
+/// their key in the payload.
 ///
 /// 1 MiB keeps a batch within every engine's packet limit (MariaDB's default is 16 MiB).
 pub const PAYLOAD_BYTES_MAX: usize = 1_048_576;
 
-/// Deepest nesting of arrays and objects. MariaDB's JSON functions refuse more than 32 levels, MySQL's more than 100.
+/// Deepest nesting of arrays and objects. MariaDB's JSON functions refuse more than 32 levels,
+/// MySQL's more than 100.
 pub const PAYLOAD_DEPTH_MAX: usize = 30;
 
 const WHAT: &str = "payload";
 
-/// One JSON text that every engine accepts, kept byte for byte: blanks, key order, duplicate keys and number forms stay.
+/// One JSON text that every engine accepts, kept byte for byte: blanks, key order, duplicate keys
+/// and number forms stay.
 ///
-/// Refused, because some engine would refuse or change it: text that is not exactly one JSON value, the escapes `\u0000`
-/// and unpaired surrogates, numbers that no double can hold, nesting deeper than 30, more than 1 MiB.
+/// Refused, because some engine would refuse or change it: text that is not exactly one JSON value,
+/// the escapes `\u0000` and unpaired surrogates, numbers that no double can hold, nesting deeper
+/// than 30, more than 1 MiB.
 ///
 /// ```
 /// use queue_table_core::Payload;
@@ -38,7 +42,8 @@ impl Payload {
     /// Checks the text and keeps it as it is.
     ///
     /// # Errors
-    /// [`Invalid`] when it is too large, is not one JSON value, or holds something that not every engine accepts.
+    /// [`Invalid`] when it is too large, is not one JSON value, or holds something that not every
+    /// engine accepts.
     pub fn from_json(text: impl Into<String>) -> Result<Self, Invalid> {
         let text = text.into();
         check(&text)?;
@@ -91,8 +96,8 @@ impl fmt::Debug for Payload {
 
 /// A payload as it came from the table.
 ///
-/// A row may have been written by other means, so it is decoded only when asked: one broken payload fails its own job
-/// and not the batch that was claimed with it.
+/// A row may have been written by other means, so it is decoded only when asked: one broken payload
+/// fails its own job and not the batch that was claimed with it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredPayload(Box<[u8]>);
 
@@ -112,7 +117,8 @@ impl StoredPayload {
     /// The stored text.
     ///
     /// # Errors
-    /// [`PayloadError`] when the bytes are no UTF-8: the row was not written by this crate. Fail the job as dead.
+    /// [`PayloadError`] when the bytes are no UTF-8: the row was not written by this crate. Fail
+    /// the job as dead.
     pub fn as_str(&self) -> Result<&str, PayloadError> {
         std::str::from_utf8(&self.0).map_err(|error| PayloadError(error.to_string()))
     }
@@ -120,7 +126,8 @@ impl StoredPayload {
     /// Decodes the payload.
     ///
     /// # Errors
-    /// [`PayloadError`] when the text is not the JSON of a `T`. Trying again cannot help: fail the job as dead.
+    /// [`PayloadError`] when the text is not the JSON of a `T`. Trying again cannot help: fail the
+    /// job as dead.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, PayloadError> {
         serde_json::from_slice(&self.0).map_err(|error| PayloadError(error.to_string()))
     }
@@ -136,6 +143,13 @@ impl fmt::Debug for StoredPayload {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("payload cannot be decoded: {0}")]
 pub struct PayloadError(String);
+
+impl PayloadError {
+    /// The payload could be read, but not be written in its newer shape.
+    pub(crate) fn upcast(error: serde_json::Error) -> Self {
+        Self(format!("the upcast payload does not serialise: {error}"))
+    }
+}
 
 fn check(text: &str) -> Result<(), Invalid> {
     if text.len() > PAYLOAD_BYTES_MAX {

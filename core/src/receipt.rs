@@ -9,8 +9,9 @@ use crate::name::WorkerId;
 
 /// The proof of one claim: which job, which attempt, which worker. The fencing token.
 ///
-/// Only the receipt of the claim that holds a job can renew, acknowledge or fail it. It may be serialised and handed to
-/// another process; it is no secret against somebody who may write to the table.
+/// Only the receipt of the claim that holds a job can renew, acknowledge or fail it. It may be
+/// serialised and handed to another process; it is no secret against somebody who may write to the
+/// table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Receipt {
     job_id: JobId,
@@ -53,7 +54,8 @@ pub type Fenced<T> = std::result::Result<T, LostClaim>;
 
 /// The claim no longer holds the job, and nothing was changed.
 ///
-/// Stop working on the job and drop its result: another worker has it, had it, or will have it. Never try again.
+/// Stop working on the job and drop its result: another worker has it, had it, or will have it.
+/// Never try again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("claim of job {} at attempt {} by {} is lost: {reason}", receipt.job_id, receipt.attempt, receipt.worker)]
 pub struct LostClaim {
@@ -109,7 +111,8 @@ pub struct Observed {
 }
 
 impl LostClaim {
-    /// The refusal of `receipt`, judged by the row as it was seen after the refusal; `None` when there is no row.
+    /// The refusal of `receipt`, judged by the row as it was seen after the refusal; `None` when
+    /// there is no row.
     ///
     /// Every backend asks this one function, so that the reason is the same on every engine.
     #[must_use]

@@ -34,7 +34,8 @@ pub struct ClaimRequest {
     pub lease: LeaseLength,
     /// Most jobs to claim; one by default.
     pub limit: BatchSize,
-    /// The kinds and payload versions the worker can run; `None` for all. An empty map claims nothing.
+    /// The kinds and payload versions the worker can run; `None` for all. An empty map claims
+    /// nothing.
     pub accepts: Option<Accepts>,
 }
 
@@ -97,8 +98,8 @@ pub enum FailAction {
     },
     /// Dead, whatever is left of the budget.
     Dead,
-    /// Ready again after the delay without spending the budget: `max_attempts` grows by one, because `attempts` never
-    /// shrinks. For snoozing and for shutdown. No failure is recorded.
+    /// Ready again after the delay without spending the budget: `max_attempts` grows by one,
+    /// because `attempts` never shrinks. For snoozing and for shutdown. No failure is recorded.
     Release {
         /// Until the next attempt.
         after: Delay,

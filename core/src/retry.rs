@@ -5,22 +5,24 @@ use std::time::Duration;
 use crate::invalid::{Invalid, Problem};
 use crate::lease::{DELAY_MAX, Delay};
 
-/// Shortest base and cap of a retry policy: a delay of zero would burn all attempts within one poll.
+/// Shortest base and cap of a retry policy: a delay of zero would burn all attempts within one
+/// poll.
 pub const RETRY_DELAY_MIN: Duration = Duration::from_millis(1);
 
 /// Bounded exponential retry delay with jitter: `base * factor^(attempt - 1)`, at most `cap`.
 ///
-/// Jitter only shortens: the delay lies between `(1 - jitter)` times the full delay and the full delay, and never below
-/// 1 ms. It never overflows, whatever the attempt.
+/// Jitter only shortens: the delay lies between `(1 - jitter)` times the full delay and the full
+/// delay, and never below 1 ms. It never overflows, whatever the attempt.
 ///
 /// ```
 /// use std::time::Duration;
 /// use queue_table_core::RetryPolicy;
 ///
-/// let policy = RetryPolicy::new(Duration::from_secs(1), 2.0, Duration::from_secs(60))?.with_jitter(0.0)?;
-/// assert_eq!(policy.delay(1).get(), Duration::from_secs(1));
-/// assert_eq!(policy.delay(4).get(), Duration::from_secs(8));
-/// assert_eq!(policy.delay(u32::MAX).get(), Duration::from_secs(60));
+/// let second = Duration::from_secs(1);
+/// let policy = RetryPolicy::new(second, 2.0, 60 * second)?.with_jitter(0.0)?;
+/// assert_eq!(policy.delay(1).get(), second);
+/// assert_eq!(policy.delay(4).get(), 8 * second);
+/// assert_eq!(policy.delay(u32::MAX).get(), 60 * second);
 /// # Ok::<(), queue_table_core::Invalid>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -47,8 +49,8 @@ impl RetryPolicy {
     /// A policy with a quarter of jitter.
     ///
     /// # Errors
-    /// [`Invalid`] when `base` is below 1 ms, `cap` is below `base` or above 36,500 days, or `factor` is not between 1
-    /// and 1,000.
+    /// [`Invalid`] when `base` is below 1 ms, `cap` is below `base` or above 36,500 days, or
+    /// `factor` is not between 1 and 1,000.
     pub fn new(base: Duration, factor: f64, cap: Duration) -> Result<Self, Invalid> {
         check("retry delay", base, RETRY_DELAY_MIN)?;
         check("retry delay cap", cap, base)?;
@@ -74,7 +76,8 @@ impl RetryPolicy {
         Self::new(delay, 1.0, delay)?.with_jitter(0.0)
     }
 
-    /// The same policy with another share of jitter: 0 for none, 1 for anything from 1 ms to the full delay.
+    /// The same policy with another share of jitter: 0 for none, 1 for anything from 1 ms to the
+    /// full delay.
     ///
     /// # Errors
     /// [`Invalid`] when `jitter` is not between 0 and 1.

@@ -31,8 +31,8 @@ const OWN_COLUMNS: [&str; 16] = [
 
 /// The tables of one queue system: the job table's name, its schema, and its business columns.
 ///
-/// The sister tables are named after it: `job_dedup`, `job_effect`, `job_queue`, `job_failure`, `job_schema`. Several
-/// such sets live side by side in one database, each with names of its own.
+/// The sister tables are named after it: `job_dedup`, `job_effect`, `job_queue`, `job_failure`,
+/// `job_schema`. Several such sets live side by side in one database, each with names of its own.
 ///
 /// ```
 /// use queue_table_core::{ColumnType, Table};
@@ -154,11 +154,12 @@ impl Table {
         })
     }
 
-    /// Adds a business column: enqueue fills it, claim returns it. The user's own migration creates it.
+    /// Adds a business column: enqueue fills it, claim returns it. The user's own migration creates
+    /// it.
     ///
     /// # Errors
-    /// [`Invalid`] when the name is no valid column name, is one of the queue's own or was added before, or there are
-    /// more than 16.
+    /// [`Invalid`] when the name is no valid column name, is one of the queue's own or was added
+    /// before, or there are more than 16.
     pub fn with_column(mut self, name: &str, column_type: ColumnType) -> Result<Self, Invalid> {
         let name = ColumnName::new(name)?;
         let taken = OWN_COLUMNS.contains(&name.as_str())
@@ -205,8 +206,8 @@ impl Table {
     /// A job's values in the order of the columns, NULL where the job has none. For backends.
     ///
     /// # Errors
-    /// [`Invalid`] when the job has a value for a column that the table was not built with, of another type, or a text
-    /// with NUL.
+    /// [`Invalid`] when the job has a value for a column that the table was not built with, of
+    /// another type, or a text with NUL.
     pub fn arrange(
         &self,
         given: &[(ColumnName, ColumnValue)],

@@ -10,7 +10,7 @@ mod tables;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder};
-use queue_table_conformance::{Capabilities, Fixture, Fresh, PortError, Profile, Setup};
+use queue_table_conformance::{Capabilities, Fixture, Fresh, FromEnv, PortError, Profile, Setup};
 
 use crate::queue::MysqlQueue;
 
@@ -50,25 +50,28 @@ impl Server {
 }
 
 impl MysqlFixture {
-    /// The MySQL server at `MYSQL_URL`; `None` when the variable is not set.
+    /// The MySQL server at `MYSQL_URL`; not run when the variable is not set.
     ///
     /// # Errors
     /// [`PortError`] when the server cannot be reached.
-    pub fn mysql() -> Result<Option<Self>, PortError> {
+    pub fn mysql() -> Result<FromEnv<Self>, PortError> {
         Self::from_env("mysql", "MYSQL_URL")
     }
 
-    /// The MariaDB server at `MARIADB_URL`; `None` when the variable is not set.
+    /// The MariaDB server at `MARIADB_URL`; not run when the variable is not set.
     ///
     /// # Errors
     /// [`PortError`] when the server cannot be reached.
-    pub fn mariadb() -> Result<Option<Self>, PortError> {
+    pub fn mariadb() -> Result<FromEnv<Self>, PortError> {
         Self::from_env("mariadb", "MARIADB_URL")
     }
 
-    fn from_env(engine: &'static str, variable: &'static str) -> Result<Option<Self>, PortError> {
+    fn from_env(engine: &'static str, variable: &'static str) -> Result<FromEnv<Self>, PortError> {
         let Ok(url) = std::env::var(variable) else {
-            return Ok(None);
+            return Ok(FromEnv::NotRun {
+                engine: engine.to_owned(),
+                reason: format!("{variable} is not set"),
+            });
         };
         let opts = Opts::from_url(&url)
             .map_err(|_| PortError::new(format!("{variable} is not an address of MySQL")))?;
@@ -78,7 +81,7 @@ impl MysqlFixture {
             .connect()?
             .query_first("SELECT VERSION()")
             .map_err(PortError::new)?;
-        Ok(Some(Self {
+        Ok(FromEnv::Ready(Self {
             engine,
             variable,
             version: version.unwrap_or_default(),
