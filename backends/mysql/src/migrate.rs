@@ -87,7 +87,7 @@ fn lock(session: &mut Conn, known: &Known, ledger: &str) -> Result<()> {
     // A lock's name has at most 64 characters, and is the server's: the database belongs into it.
     let got: Option<Option<i64>> = session
         .exec_first(
-            "SELECT GET_LOCK(CONCAT('queue_table.', MD5(CONCAT(COALESCE(?, DATABASE()), '.', ?))), ?)",
+            "SELECT GET_LOCK(CONCAT('queue_table.', LEFT(SHA2(CONCAT(COALESCE(?, DATABASE()), '.', ?), 256), 40)), ?)",
             (known.sql.table.schema(), ledger, WAIT_SECS),
         )
         .map_err(failed(engine, OPERATION))?;
