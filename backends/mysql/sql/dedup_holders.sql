@@ -12,8 +12,8 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (
     queue VARCHAR(128) CHARACTER SET utf8mb4 COLLATE {collation} PATH '$[1]',
     dedup_key VARCHAR(256) CHARACTER SET utf8mb4 COLLATE {collation} PATH '$[2]'
 )) AS t
-STRAIGHT_JOIN {job_dedup} AS d
+STRAIGHT_JOIN {job_dedup} AS d FORCE INDEX (PRIMARY)
     ON d.queue = t.queue
     AND d.dedup_key = t.dedup_key
-LEFT JOIN {job} AS j
+LEFT JOIN {job} AS j FORCE INDEX (PRIMARY)
     ON j.job_id = d.job_id

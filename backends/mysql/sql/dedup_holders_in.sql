@@ -15,9 +15,9 @@ FROM (
         dedup_key VARCHAR(256) CHARACTER SET utf8mb4 COLLATE {collation} PATH '$[2]'
     )) AS t
 ) AS k
-STRAIGHT_JOIN {job_dedup} AS d
+STRAIGHT_JOIN {job_dedup} AS d FORCE INDEX (PRIMARY)
     ON d.queue = k.queue
     AND d.dedup_key = k.dedup_key
-LEFT JOIN {job} AS j
+LEFT JOIN {job} AS j FORCE INDEX (PRIMARY)
     ON j.job_id = d.job_id
 LOCK IN SHARE MODE

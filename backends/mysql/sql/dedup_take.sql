@@ -7,7 +7,7 @@ UPDATE JSON_TABLE(?, '$[*]' COLUMNS (
     job_id BIGINT PATH '$[2]',
     scope VARCHAR(16) CHARACTER SET utf8mb4 COLLATE {collation} PATH '$[3]'
 )) AS t
-STRAIGHT_JOIN {job_dedup} AS d
+STRAIGHT_JOIN {job_dedup} AS d FORCE INDEX (PRIMARY)
     ON d.queue = t.queue
     AND d.dedup_key = t.dedup_key
 SET

@@ -14,6 +14,6 @@ FROM (
     SELECT t.job_id
     FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
 ) AS d
-STRAIGHT_JOIN {job} AS j
+STRAIGHT_JOIN {job} AS j FORCE INDEX (PRIMARY)
     ON j.job_id = d.job_id
 FOR UPDATE

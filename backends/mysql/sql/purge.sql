@@ -3,5 +3,5 @@
 -- rules: C22
 DELETE j
 FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
-STRAIGHT_JOIN {job} AS j
+STRAIGHT_JOIN {job} AS j FORCE INDEX (PRIMARY)
     ON j.job_id = t.job_id

@@ -3,5 +3,5 @@
 -- rules: C22
 DELETE s
 FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
-STRAIGHT_JOIN {job_dedup} AS s
+STRAIGHT_JOIN {job_dedup} AS s FORCE INDEX ({name}_dedup_job)
     ON s.job_id = t.job_id

@@ -3,5 +3,5 @@
 -- rules: C22
 DELETE s
 FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
-STRAIGHT_JOIN {job_effect} AS s
+STRAIGHT_JOIN {job_effect} AS s FORCE INDEX (PRIMARY)
     ON s.job_id = t.job_id

@@ -7,6 +7,6 @@ FROM (
     SELECT t.job_id
     FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
 ) AS k
-STRAIGHT_JOIN {job_dedup} AS d
+STRAIGHT_JOIN {job_dedup} AS d FORCE INDEX ({name}_dedup_job)
     ON d.job_id = k.job_id
 FOR UPDATE SKIP LOCKED

@@ -8,7 +8,7 @@ UPDATE JSON_TABLE(?, '$[*]' COLUMNS (
     replaces INT PATH '$[3]',
     error LONGTEXT CHARACTER SET utf8mb4 COLLATE {collation} PATH '$[4]'
 )) AS t
-STRAIGHT_JOIN {job} AS j
+STRAIGHT_JOIN {job} AS j FORCE INDEX (PRIMARY)
     ON j.job_id = t.job_id
 SET
     j.state = t.state,
