@@ -1,0 +1,16 @@
+//! What only MySQL and MariaDB can get wrong, on the servers at `MYSQL_URL` and `MARIADB_URL`.
+
+mod binlog;
+mod claims;
+mod connections;
+#[cfg(feature = "rustls")]
+mod encryption;
+mod fence;
+mod ids;
+mod proxy;
+mod soak;
+mod support;
+mod tables;
+mod text;
+mod time;
+mod transactions;
