@@ -1,7 +1,8 @@
--- The tables of queue-table, version 1, for MySQL 8.4 and 9 and MariaDB 10.11 and later.
--- Every statement can be run again: there is no transaction around DDL, and a crash may come between any two of them.
--- {collation} compares every code point and every blank: utf8mb4_0900_bin on MySQL, utf8mb4_nopad_bin on MariaDB.
--- No column is a TIMESTAMP: its range ends in 2038, its value follows the session's zone, and it may update itself.
+-- The tables of queue-table, version 1, for MySQL 8.4 and 9 and MariaDB 10.11 and later. Every
+-- statement can be run again: there is no transaction around DDL, and a crash may come between any
+-- two of them. {collation} compares every code point and every blank: utf8mb4_0900_bin on MySQL,
+-- utf8mb4_nopad_bin on MariaDB. No column is a TIMESTAMP: its range ends in 2038, its value follows
+-- the session's zone, and it may update itself.
 
 CREATE TABLE IF NOT EXISTS {job} (
     job_id BIGINT NOT NULL AUTO_INCREMENT,
@@ -20,12 +21,14 @@ CREATE TABLE IF NOT EXISTS {job} (
     claimed_at DATETIME(6) NULL,
     finished_at DATETIME(6) NULL,
     last_error TEXT NULL,
-    -- What follows is for the queue's own statements; a business column's name cannot begin with an underscore.
-    -- The key the job was enqueued with: replay needs it after another job has taken the key over.
+    -- What follows is for the queue's own statements; a business column's name cannot begin with an
+    -- underscore. The key the job was enqueued with: replay needs it after another job has taken
+    -- the key over.
     _dedup_key VARCHAR(256) NULL INVISIBLE,
     -- Finds the rows of a batch again, whatever ids they were given.
     _mark BIGINT NULL INVISIBLE,
-    -- What the reaper looks for, in one index that holds nothing else: a lease's end, or a job with no attempt left.
+    -- What the reaper looks for, in one index that holds nothing else: a lease's end, or a job with
+    -- no attempt left.
     _reap_at DATETIME(6) GENERATED ALWAYS AS (
         CASE
             WHEN state = 'running' THEN lease_until

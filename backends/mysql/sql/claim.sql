@@ -1,5 +1,6 @@
 -- Stores the claim of jobs that claim_select has locked.
--- params: job ids as JSON [id, ...]; worker; now, as claim_select read it; lease in microseconds; now
+-- params: job ids as JSON [id, ...]; worker; now, as claim_select read it; lease in microseconds;
+-- now
 -- rules: C8, C24
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
 STRAIGHT_JOIN {job} AS j FORCE INDEX (PRIMARY)

@@ -1,6 +1,6 @@
--- Locks due jobs of one priority in claim order, and reads the clock once for the whole claim.
+-- Locks due jobs of one priority in claim order, and reads the clock for the whole claim.
 -- params: queue; priority; accepted kinds as JSON [[kind, least, most], ...] or NULL, twice; limit
--- rows: the job as it was, and now; rows that others hold are skipped
+-- rows: the job as it was, and now; rows held by others are skipped
 -- rules: C7, C9, C10 (no sort: a sort would lock every candidate), C12, C24
 SELECT
     j.job_id,

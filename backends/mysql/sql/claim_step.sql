@@ -1,4 +1,4 @@
--- Finds the next lower priority that has ready jobs, and whether its earliest job is due. Locks nothing.
+-- Finds the next lower priority with ready jobs, and if its earliest job is due. Locks nothing.
 -- params: queue; priority (look below it); queue
 -- rows: priority, due; none when there is no lower priority, or the queue is paused
 -- rules: C7, C9, C12 (two reads of the index per priority, however many future jobs it has)

@@ -1,4 +1,4 @@
--- Reads which job each locked key names, and that job's state. For READ COMMITTED, where a plain read is the latest.
+-- Reads the holder of each locked key. For READ COMMITTED, where a plain read is the latest.
 -- params: JSON [[ordinal, queue, key, scope], ...]
 -- rows: ordinal, job id, scope, state (NULL when the job is gone)
 -- rules: C5

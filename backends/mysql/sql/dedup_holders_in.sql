@@ -1,5 +1,5 @@
--- As dedup_holders, for a caller's transaction: at REPEATABLE READ a plain read may be too old to trust, so the holder's
--- row is locked, and waited for.
+-- As dedup_holders, for a caller's transaction: at REPEATABLE READ a plain read may be too old to
+-- trust, so the holder's row is locked, and waited for.
 -- params: JSON [[ordinal, queue, key, scope], ...]
 -- rows: ordinal, job id, scope, state (NULL when the job is gone)
 SELECT

@@ -1,6 +1,6 @@
--- Locks the rows of dedup keys in the order given, and makes those that are missing, for no job yet (id 0).
+-- Locks the rows of dedup keys in the order given; makes the missing ones, for no job yet (id 0).
 -- params: JSON [[ordinal, queue, key, scope], ...], ascending by queue and key
--- rules: C5 (an update of nothing rather than IGNORE: that takes a shared lock on a duplicate, and would deadlock)
+-- rules: C5 (an update of nothing, and no IGNORE: that takes a shared lock, and would deadlock)
 INSERT INTO {job_dedup} (queue, dedup_key, job_id, scope)
 SELECT
     t.queue,

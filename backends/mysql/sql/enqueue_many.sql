@@ -1,9 +1,10 @@
--- Stores many jobs. Ids of one statement need not be consecutive, so each row carries a mark by which it is found again.
--- params: JSON [[mark, queue, kind, payload, payload version, priority, delay, max attempts, key, columns ...], ...]
+-- Stores many jobs. Their ids need not be consecutive, so each row has a mark to find it again by.
+-- params: JSON [[mark, queue, kind, payload, payload version, priority, delay, max attempts, key,
+-- columns ...], ...]
 -- rules: C1, C4, C6, C24
 INSERT INTO {job} (
-    queue, kind, payload, payload_version, state, priority, run_at, attempts, max_attempts, enqueued_at,
-    _dedup_key, _mark{insert_columns}
+    queue, kind, payload, payload_version, state, priority, run_at, attempts, max_attempts,
+    enqueued_at, _dedup_key, _mark{insert_columns}
 )
 SELECT
     t.queue, t.kind, t.payload, t.payload_version, 'ready', t.priority,

@@ -1,7 +1,7 @@
--- Reads what decides about a claim, of jobs that lock has locked before: UTC_TIMESTAMP is fixed when a statement starts,
--- so only a later statement than the one that waited can tell whether the lease still holds.
+-- Reads what decides about a claim, of rows that lock has locked: UTC_TIMESTAMP is fixed when a
+-- statement starts, so the one that waited cannot tell whether the lease still holds.
 -- params: job ids as JSON [id, ...]
--- rules: C13, C14, C15, C24 (FOR UPDATE, because a plain read sees an old snapshot at REPEATABLE READ)
+-- rules: C13, C14, C15, C24 (FOR UPDATE: a plain read at REPEATABLE READ sees an old snapshot)
 SELECT
     j.job_id,
     j.state,

@@ -1,7 +1,7 @@
--- Locks jobs in the order given, which is that of their ids, and waits for each. Judges nothing.
+-- Locks jobs in the order given, waiting for each, and judges nothing.
 -- params: job ids as JSON [id, ...], ascending
 -- rows: one per job that there is
--- rules: C14, C16 (the derived table, because MySQL refuses to prepare a lock on JSON_TABLE itself: 3569)
+-- rules: C14, C16 (a derived table: MySQL prepares no lock on JSON_TABLE itself, error 3569)
 SELECT j.job_id
 FROM (
     SELECT t.job_id

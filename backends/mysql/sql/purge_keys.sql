@@ -1,5 +1,5 @@
--- Locks the keys that name jobs to be purged. A key that an enqueue holds is skipped, and its job stays for the next
--- batch: that enqueue may wait for the job's row, so to wait for its key here would deadlock.
+-- Locks the keys that name jobs to be purged, but those that an enqueue holds: it may wait for the
+-- job's row, so to wait for its key here would deadlock. That job stays for the next batch.
 -- params: job ids as JSON [id, ...]
 -- rules: C5, C22
 SELECT d.job_id

@@ -1,6 +1,6 @@
--- Locks running jobs whose lease has run out, and ready ones that have no attempt left, oldest first.
+-- Locks running jobs whose lease is over and ready ones without an attempt left, oldest first.
 -- params: limit
--- rows: job id, queue, state, attempts, max_attempts, worker, now; rows that others hold are skipped
+-- rows: job id, queue, state, attempts, max_attempts, worker, now; rows held by others are skipped
 -- rules: C10, C18 (a locking read judges the row as it is once locked), C21, C24
 SELECT
     j.job_id,

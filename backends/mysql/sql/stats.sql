@@ -1,6 +1,7 @@
 -- Counts jobs per queue; paused queues without jobs are in it.
 -- params: queue or NULL, twice, and twice again
--- rows: queue, due, scheduled, running, overdue, succeeded, dead, age of the oldest due job in microseconds, paused
+-- rows: queue, due, scheduled, running, overdue, succeeded, dead, age of the oldest due job in
+-- microseconds, paused
 SELECT
     s.queue,
     CAST(SUM(s.due) AS SIGNED),

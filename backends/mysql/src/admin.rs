@@ -119,8 +119,9 @@ pub(crate) fn replay<Q: Queryable>(
     // The key before the job: the order in which an enqueue locks them.
     let mut keys = BTreeMap::new();
     if let Some(key) = &key {
-        // Where the key's row is missing or names another job, this job's scope was `WhileUnfinished`: a key with the
-        // other scope stays with its job as long as the row is there.
+        // Where the key's row is missing or names another job, this job's scope was
+        // `WhileUnfinished`: a key with the other scope stays with its job as long as the row is
+        // there.
         keys.insert((queue.as_str(), key.as_str()), DedupScope::WhileUnfinished);
     }
     let holders = dedup::lock(session, sql, OPERATION, &keys, Snapshot::Latest)?;

@@ -9,7 +9,8 @@ use queue_table_core::{Error, Invalid, Problem, Result, Table};
 use crate::pool::{Connections, Manager, PoolSize};
 use crate::queue::MysqlQueue;
 
-/// Prepared statements kept per connection: more than this backend has, so that none is prepared twice.
+/// Prepared statements kept per connection: more than this backend has, so that none is prepared
+/// twice.
 const STATEMENTS_KEPT: usize = 64;
 
 /// Sets up a [`MysqlQueue`].
@@ -98,7 +99,8 @@ impl Builder {
         self
     }
 
-    /// How long to wait for a pooled connection, 5 s by default. As long is tried to connect while the server is down.
+    /// How long to wait for a pooled connection, 5 s by default. As long is tried to connect while
+    /// the server is down.
     #[must_use]
     pub fn pool_wait(mut self, wait: Duration) -> Self {
         self.pool.wait = wait.max(Duration::from_millis(1));
@@ -112,7 +114,8 @@ impl Builder {
         self
     }
 
-    /// How long to wait for the server's answer to one statement, 30 s by default. Migrations wait without limit.
+    /// How long to wait for the server's answer to one statement, 30 s by default. Migrations wait
+    /// without limit.
     ///
     /// After it the connection is given up, and the statement may still be running on the server.
     #[must_use]
@@ -128,9 +131,11 @@ impl Builder {
         self
     }
 
-    /// How long a statement waits for a row or table that another transaction holds, in whole seconds, 10 by default.
+    /// How long a statement waits for a row or table that another transaction holds, in whole
+    /// seconds, 10 by default.
     ///
-    /// Set on the queue's own connections only. In a caller's transaction the caller's setting holds (50 s by default).
+    /// Set on the queue's own connections only. In a caller's transaction the caller's setting
+    /// holds (50 s by default).
     #[must_use]
     pub fn lock_wait(mut self, wait: Duration) -> Self {
         self.lock_wait = wait;
@@ -139,8 +144,8 @@ impl Builder {
 
     /// Requires an encrypted connection, as `require_ssl=true` in the address does.
     ///
-    /// The server's certificate is checked against the roots that the feature `rustls` or `native-tls` comes with,
-    /// unless the options say otherwise.
+    /// The server's certificate is checked against the roots that the feature `rustls` or
+    /// `native-tls` comes with, unless the options say otherwise.
     #[must_use]
     pub fn require_ssl(mut self) -> Self {
         let opts: Opts = self.opts.into();
@@ -152,7 +157,8 @@ impl Builder {
         self
     }
 
-    /// Lets the driver move a connection to a loopback address over to the server's socket file, without encryption.
+    /// Lets the driver move a connection to a loopback address over to the server's socket file,
+    /// without encryption.
     #[must_use]
     pub fn prefer_socket(mut self, prefer: bool) -> Self {
         self.opts = self.opts.prefer_socket(prefer);
@@ -163,7 +169,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Unsupported`] when encryption is asked for and this build has none;
-    /// [`Error::Rejected`] when a lock may be waited for as long as an answer, or no database is named.
+    /// [`Error::Rejected`] when a lock may be waited for as long as an answer, or no database is
+    /// named.
     pub fn build(self) -> Result<MysqlQueue> {
         if self.lock_wait >= self.read {
             return Err(Invalid::new(
@@ -212,7 +219,8 @@ fn without_require_ssl(url: &str) -> Result<(String, bool)> {
         match parameter.split_once('=') {
             Some(("require_ssl", "true")) => required = true,
             Some(("require_ssl", "false")) => {}
-            // Anything else is refused and not guessed at: the answer would be an unencrypted connection.
+            // Anything else is refused and not guessed at: the answer would be an unencrypted
+            // connection.
             Some(("require_ssl", _)) => {
                 let rule = Problem::Other("has a require_ssl that is neither true nor false");
                 return Err(Invalid::new("database address", rule).into());

@@ -14,7 +14,8 @@ use crate::sql::Statements;
 
 const OPERATION: &str = "check";
 
-/// The indexes a claim, a reap and a purge depend on: columns with their direction, A for up and D for down.
+/// The indexes a claim, a reap and a purge depend on: columns with their direction, A for up and D
+/// for down.
 const INDEXES: [(&str, &str); 3] = [
     ("ready", "state A, queue A, priority D, run_at A, job_id A"),
     ("lease", "_reap_at A, job_id A"),
@@ -24,7 +25,8 @@ const INDEXES: [(&str, &str); 3] = [
 /// CHECK constraints of the job table.
 const CHECKS: i64 = 5;
 
-/// Looks at everything. What it finds is the answer; only a server that cannot be asked is an error.
+/// Looks at everything. What it finds is the answer; only a server that cannot be asked is an
+/// error.
 pub(crate) fn check(queue: &MysqlQueue) -> Result<Vec<Finding>> {
     queue
         .connections
@@ -86,7 +88,7 @@ fn settings(server: &Server, findings: &mut Vec<Finding>) {
     if !server.variable("sql_mode").contains("STRICT_") {
         findings.push(warning(
             "sql_mode",
-            "not strict: the queue's own values fit, but business columns are cut silently; add STRICT_TRANS_TABLES",
+            "not strict: the queue's own values fit, business columns may be cut silently",
         ));
     }
     for name in ["read_only", "super_read_only", "innodb_read_only"] {
@@ -109,7 +111,7 @@ fn settings(server: &Server, findings: &mut Vec<Finding>) {
     if packet < 2 * PAYLOAD_BYTES_MAX as u64 + 65_536 {
         findings.push(warning(
             "max_allowed_packet",
-            format!("{packet} bytes: payloads of 1 MiB need 4 MiB, on the server and in the driver's options"),
+            format!("{packet} bytes: payloads of 1 MiB need 4 MiB"),
         ));
     }
 }
@@ -118,7 +120,7 @@ fn durability(server: &Server, findings: &mut Vec<Finding>) {
     if server.variable("innodb_flush_log_at_trx_commit") != "1" {
         findings.push(warning(
             "innodb_flush_log_at_trx_commit",
-            "not 1: a crash of the server loses committed jobs, and gives attempt numbers out again",
+            "not 1: a crash of the server may undo commits, and give an attempt out twice",
         ));
     }
     if server.is_on("log_bin") && server.variable("sync_binlog") != "1" {

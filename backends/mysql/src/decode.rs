@@ -157,7 +157,8 @@ pub(crate) fn failure_record(row: Row, sql: &Statements, job_id: JobId) -> Resul
     })
 }
 
-/// An instant of the database's clock, and the same as the driver had it: to be sent back unchanged.
+/// An instant of the database's clock, and the same as the driver had it: to be sent back
+/// unchanged.
 #[derive(Debug, Clone)]
 pub(crate) struct Now {
     pub(crate) value: Value,

@@ -1,7 +1,7 @@
 //! Which job a dedup key names. The key's row is locked first; who holds it is read after.
 //!
-//! Locks are taken in one order everywhere: keys, ascending, then jobs. So an enqueue, a replay and a purge never wait
-//! for each other in a circle.
+//! Locks are taken in one order everywhere: keys, ascending, then jobs. So an enqueue, a replay and
+//! a purge never wait for each other in a circle.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! From the server's codes and the driver's errors to what the caller does next. The one table of this backend.
+//! From the server's codes and the driver's errors to what the caller does next. The one table of
+//! this backend.
 
 use std::fmt;
 
@@ -15,7 +16,8 @@ pub(crate) fn failed(
     move |error| translate(engine, operation, error)
 }
 
-/// An answer of the server that the statements cannot give: a column that is missing or of another type.
+/// An answer of the server that the statements cannot give: a column that is missing or of another
+/// type.
 pub(crate) fn undecodable(engine: &'static str, operation: &'static str, what: &str) -> Error {
     Error::Engine(Failed::new(
         engine,
@@ -42,30 +44,53 @@ enum Next {
 }
 
 /// The server's codes. MySQL and MariaDB number their common errors alike.
+///
+/// A row: the codes, what they say, the caller's next step. None stands twice: a test compares.
+const CODES: [(&[u16], Next); 15] = [
+    // deadlock, lock wait timeout, XA deadlock, lock aborted for DDL
+    (&[1213, 1205, 1614, 1689], Next::Again),
+    // NOWAIT (MySQL); record changed since the snapshot (MariaDB); certification failed in a group
+    (&[3572, 1020, 3101], Next::Again),
+    // the table's definition changed; the statement is to be prepared again
+    (&[1412, 1615], Next::Again),
+    // gone, lost, network
+    (&[2006, 2013, 1158, 1159, 1160, 1161], Next::Later),
+    // too many connections in all, of this account; resource limit; host blocked; offline
+    (&[1040, 1203, 1226, 1129, 3032], Next::Later),
+    // shutdown; killed (MariaDB, MySQL); interrupted; idle for too long
+    (&[1053, 1077, 1079, 1927, 3169, 1317, 4031], Next::Later),
+    // the statement took too long (MySQL, MariaDB)
+    (&[3024, 1969], Next::Later),
+    // read-only server, transaction, InnoDB; the cluster's node is not ready
+    (&[1290, 1792, 1836, 1874, 1047], Next::Later),
+    // disk full, out of memory, lock table full, table full
+    (&[1021, 1037, 1038, 1041, 1206, 1114], Next::Later),
+    // duplicate key; CHECK (MySQL, MariaDB); foreign keys; a trigger's SIGNAL
+    (
+        &[1062, 3819, 4025, 1451, 1452, 1216, 1217, 1644],
+        Next::Constraint,
+    ),
+    // NULL; no default; too long; out of range; not of the type; cut; no such instant
+    (
+        &[1048, 1364, 1406, 1264, 1366, 1265, 1441, 1292],
+        Next::Constraint,
+    ),
+    // no such table
+    (&[1146], Next::Migrate),
+    // account, privileges, authentication
+    (
+        &[1045, 1044, 1142, 1143, 1227, 1698, 1251, 1524, 1820, 1862],
+        Next::SetUp,
+    ),
+    // no such database, column, index; packet too large; syntax that this server does not have
+    (&[1049, 1054, 1176, 1153, 1235], Next::SetUp),
+    // binlog_format STATEMENT
+    (&[1665], Next::SetUp),
+];
+
 fn next_step(code: u16) -> Next {
-    match code {
-        // deadlock; lock wait timeout; record changed since the snapshot (MariaDB); NOWAIT; XA deadlock; table
-        // definition changed; statement to be prepared again; lock aborted for DDL; certification failure in a group
-        1213 | 1205 | 1020 | 3572 | 1614 | 1412 | 1615 | 1689 | 3101 => Next::Again,
-        // gone; lost; too many connections (of all, of this account); resource limits; host blocked; offline
-        2006 | 2013 | 1040 | 1203 | 1226 | 1129 | 3032 => Next::Later,
-        // shutdown; killed; interrupted; execution time; idle time-out; network
-        1053 | 1077 | 1079 | 1927 | 3169 | 1317 | 3024 | 1969 | 4031 | 1158..=1161 => Next::Later,
-        // read-only server, transaction, or InnoDB; cluster node not ready
-        1290 | 1792 | 1836 | 1874 | 1047 => Next::Later,
-        // disk full; out of memory; lock table full; table full
-        1021 | 1037 | 1038 | 1041 | 1206 | 1114 => Next::Later,
-        // duplicate key; CHECK (MySQL, MariaDB); foreign keys; NULL; no default; value too long, out of range, not of
-        // the type; trigger's SIGNAL; data truncated; time overflow
-        1062 | 3819 | 4025 | 1451 | 1452 | 1216 | 1217 | 1048 | 1364 | 1406 | 1264 | 1366
-        | 1644 | 1265 | 1441 | 1292 => Next::Constraint,
-        1146 => Next::Migrate,
-        // account, privileges and authentication; unknown database or column; statement binlog; packet too large;
-        // syntax the server does not have
-        1045 | 1044 | 1142 | 1143 | 1227 | 1698 | 1251 | 1524 | 1820 | 1862 | 1049 | 1054
-        | 1665 | 1153 | 1235 => Next::SetUp,
-        _ => Next::Read,
-    }
+    let row = CODES.iter().find(|(codes, _)| codes.contains(&code));
+    row.map_or(Next::Read, |(_, next)| *next)
 }
 
 fn translate(engine: &'static str, operation: &'static str, error: mysql::Error) -> Error {
@@ -126,24 +151,23 @@ fn is_misuse(error: &DriverError) -> bool {
     )
 }
 
-/// The constraint's name: what stands last in quotes of either kind, else the whole message.
+/// The constraint's or column's name, as far as the message tells it; never a value, which may be
+/// secret.
 fn constraint(message: &str) -> String {
-    let name = match message {
-        // MariaDB: CONSTRAINT `name` failed for `schema`.`table`
-        _ if message.starts_with("CONSTRAINT `") => message.split('`').nth(1),
-        // Cannot add or update a child row: ... CONSTRAINT `name` FOREIGN KEY ...
-        _ if message.contains("CONSTRAINT `") => message
-            .split("CONSTRAINT `")
-            .nth(1)
-            .and_then(|rest| rest.split('`').next()),
-        // Duplicate entry 'value' for key 'name': the value is left out, it may be secret
-        _ if message.starts_with("Duplicate entry") => message.rsplit('\'').nth(1),
-        // MySQL: Check constraint 'name' is violated. Column 'name' cannot be null. Data too long for column 'name' ...
-        _ => message
-            .split('\'')
-            .nth(1)
-            .filter(|_| !message.starts_with("Incorrect")),
+    let after = |words: &str, quote: char| {
+        let (_, rest) = message.split_once(words)?;
+        rest.split(quote).next()
     };
+    // Check constraint (MySQL); CHECK and foreign keys (MariaDB, both); duplicate key; a column's
+    // own rules
+    let name = after("Check constraint '", '\'')
+        .or_else(|| after("CONSTRAINT `", '`'))
+        .or_else(|| {
+            message
+                .rsplit_once(" for key '")
+                .map(|(_, key)| key.trim_end_matches('\''))
+        })
+        .or_else(|| after("olumn '", '\''));
     name.unwrap_or(message).to_owned()
 }
 
@@ -172,5 +196,161 @@ pub(crate) fn leaves_doubt(error: &mysql::Error) -> bool {
             matches!(error.code, 1053 | 1927 | 1317 | 3169 | 2006 | 2013)
         }
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::io;
+
+    use super::*;
+
+    fn of(code: u16, message: &str) -> Error {
+        let error = MySqlError {
+            state: "HY000".to_owned(),
+            message: message.to_owned(),
+            code,
+        };
+        failed("mysql", "ack")(mysql::Error::MySqlError(error))
+    }
+
+    #[test]
+    fn no_code_stands_twice() {
+        let all: Vec<u16> = CODES
+            .iter()
+            .flat_map(|(codes, _)| codes.iter().copied())
+            .collect();
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+    }
+
+    #[test]
+    fn every_code_tells_the_callers_next_step() {
+        for (code, kind) in [
+            (1213, "contention"),
+            (1205, "contention"),
+            (1020, "contention"),
+            (3572, "contention"),
+            (1614, "contention"),
+            (1689, "contention"),
+            (3101, "contention"),
+            (1412, "contention"),
+            (1615, "contention"),
+            (2006, "unavailable"),
+            (2013, "unavailable"),
+            (1040, "unavailable"),
+            (1203, "unavailable"),
+            (1226, "unavailable"),
+            (1129, "unavailable"),
+            (3032, "unavailable"),
+            (1053, "unavailable"),
+            (1927, "unavailable"),
+            (3169, "unavailable"),
+            (1317, "unavailable"),
+            (4031, "unavailable"),
+            (3024, "unavailable"),
+            (1969, "unavailable"),
+            (1290, "unavailable"),
+            (1792, "unavailable"),
+            (1836, "unavailable"),
+            (1047, "unavailable"),
+            (1021, "unavailable"),
+            (1114, "unavailable"),
+            (1062, "rejected"),
+            (3819, "rejected"),
+            (4025, "rejected"),
+            (1451, "rejected"),
+            (1452, "rejected"),
+            (1644, "rejected"),
+            (1048, "rejected"),
+            (1406, "rejected"),
+            (1146, "schema"),
+            (1045, "unsupported"),
+            (1044, "unsupported"),
+            (1142, "unsupported"),
+            (1049, "unsupported"),
+            (1054, "unsupported"),
+            (1176, "unsupported"),
+            (1153, "unsupported"),
+            (1235, "unsupported"),
+            (1665, "unsupported"),
+            (1064, "engine"),
+            (1467, "engine"),
+        ] {
+            assert_eq!(of(code, "said").kind(), kind, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_constraint_is_told_by_name_and_without_values() {
+        for (code, message, name) in [
+            (
+                3819,
+                "Check constraint 'job_state' is violated.",
+                "job_state",
+            ),
+            (
+                4025,
+                "CONSTRAINT `job_state` failed for `shop`.`job`",
+                "job_state",
+            ),
+            (
+                1062,
+                "Duplicate entry 'secret-1' for key 'job.user_key'",
+                "job.user_key",
+            ),
+            (
+                1062,
+                "Duplicate entry 'it's' for key 'user_key'",
+                "user_key",
+            ),
+            (
+                1452,
+                "Cannot add or update a child row: a foreign key constraint fails (`shop`.`job`, CONSTRAINT `job_order` \
+                 FOREIGN KEY (`order_id`) REFERENCES `customer_order` (`id`))",
+                "job_order",
+            ),
+            (1048, "Column 'order_id' cannot be null", "order_id"),
+            (1406, "Data too long for column 'tenant' at row 1", "tenant"),
+            (
+                1366,
+                "Incorrect integer value: 'secret' for column 'n' at row 1",
+                "n",
+            ),
+            (1644, "no jobs on Sundays", "no jobs on Sundays"),
+        ] {
+            let error = of(code, message);
+            let Error::Rejected(Rejected::Constraint { constraint, .. }) = &error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(constraint, name);
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_is_unavailable_and_while_committing_in_doubt() {
+        let cut = || mysql::Error::IoError(io::Error::from(io::ErrorKind::ConnectionReset));
+        assert_eq!(failed("mysql", "ack")(cut()).kind(), "unavailable");
+        assert!(leaves_doubt(&cut()));
+        let deadlock = MySqlError {
+            state: "40001".to_owned(),
+            message: String::new(),
+            code: 1213,
+        };
+        assert!(!leaves_doubt(&mysql::Error::MySqlError(deadlock)));
+    }
+
+    #[test]
+    fn a_packet_that_is_too_large_names_the_setting() {
+        let error = mysql::Error::DriverError(DriverError::PacketTooLarge);
+        let error = failed("mysql", "enqueue")(error);
+        assert!(error.to_string().contains("max_allowed_packet"), "{error}");
+    }
+
+    #[test]
+    fn the_drivers_text_is_told_once() {
+        let error = mysql::Error::IoError(io::Error::other("broken pipe"));
+        let text = queue_table_core::ErrorText::of(&failed("mysql", "ack")(error));
+        assert!(text.as_str().ends_with("mysql ack: broken pipe"), "{text}");
     }
 }

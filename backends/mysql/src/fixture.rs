@@ -1,9 +1,11 @@
-//! How the conformance suite sets up, observes and disturbs this engine. Raw SQL, never the backend's statements.
+//! How the conformance suite sets up, observes and disturbs this engine. Raw SQL, never the
+//! backend's statements.
 //!
-//! One type for both products: [`MysqlFixture::mysql`] reads `MYSQL_URL`, [`MysqlFixture::mariadb`] `MARIADB_URL`.
+//! One type for both products: [`MysqlFixture::mysql`] reads `MYSQL_URL`, [`MysqlFixture::mariadb`]
+//! `MARIADB_URL`.
 //!
-//! DDL costs these servers some 30 ms a table, so sets of tables are kept and used again. A set is a slot; a session
-//! that holds the slot's named lock owns it, in whatever process.
+//! DDL costs these servers some 30 ms a table, so sets of tables are kept and used again. A set is
+//! a slot; a session that holds the slot's named lock owns it, in whatever process.
 
 mod probe;
 mod tables;

@@ -1,9 +1,10 @@
 //! Batches travel as one JSON parameter, which JSON_TABLE turns into rows.
 //!
-//! Measured on MySQL 9.7 and MariaDB 11.8 against placeholder lists (`IN (?, ?, ...)`): 10 to 25 us slower for one row,
-//! equal for 100, faster for 1,000, and the primary key is used all the same. One text per statement then serves every
-//! batch size, so that the driver's statement cache holds; and unlike literals in the text, a parameter is immune to the
-//! session's sql_mode and quoting rules.
+//! Measured on MySQL 9.7 and MariaDB 11.8 against placeholder lists (`IN (?, ?, ...)`): 10 to 25 us
+//! slower for one row, equal for 100, faster for 1,000, and the primary key is used all the same.
+//! One text per statement then serves every batch size, so that the driver's statement cache holds;
+//! and unlike literals in the text, a parameter is immune to the session's sql_mode and quoting
+//! rules.
 
 use queue_table_core::{Error, Failed, JobId, Result};
 use serde_json::Value;

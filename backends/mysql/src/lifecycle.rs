@@ -1,4 +1,5 @@
-//! A job's life on a transaction that somebody opened: claim, and what only the holder of a claim may do.
+//! A job's life on a transaction that somebody opened: claim, and what only the holder of a claim
+//! may do.
 //!
 //! Binds, runs, decodes. Both the trait methods and the `_in` methods end here.
 
@@ -23,9 +24,9 @@ const TOP: i64 = i32::MAX as i64 + 1;
 
 /// Refuses a session without an open transaction, where locks would end with their statement.
 ///
-/// The driver's type says that a transaction was begun; a deadlock or DDL since may have ended it, and what followed
-/// would be committed statement by statement. Neither server has a cheap question for it that works on both, but a
-/// savepoint set outside a transaction is gone at once.
+/// The driver's type says that a transaction was begun; a deadlock or DDL since may have ended it,
+/// and what followed would be committed statement by statement. Neither server has a cheap question
+/// for it that works on both, but a savepoint set outside a transaction is gone at once.
 pub(crate) fn check_in_transaction<Q: Queryable>(
     session: &mut Q,
     engine: &'static str,
@@ -43,7 +44,8 @@ pub(crate) fn check_in_transaction<Q: Queryable>(
     }
 }
 
-/// The highest priority with a due job, below `below` where given. Reads only: an idle worker's poll ends here.
+/// The highest priority with a due job, below `below` where given. Reads only: an idle worker's
+/// poll ends here.
 pub(crate) fn due_priority<Q: Queryable>(
     session: &mut Q,
     sql: &Statements,
@@ -67,8 +69,9 @@ pub(crate) fn due_priority<Q: Queryable>(
 
 /// Claims from the priority `first` downwards, which `due_priority` has found.
 ///
-/// It goes from priority to priority because the index ends where the due jobs of one priority end: a scan over all
-/// priorities reads every future job of a higher one first (100,000 of them made a claim 20 times as slow).
+/// It goes from priority to priority because the index ends where the due jobs of one priority end:
+/// a scan over all priorities reads every future job of a higher one first (100,000 of them made a
+/// claim 20 times as slow).
 pub(crate) fn claim<Q: Queryable>(
     session: &mut Q,
     sql: &Statements,
@@ -314,7 +317,8 @@ pub(crate) fn record_effect<Q: Queryable>(
     for answer in answers {
         answer?;
     }
-    // Two records of one effect queue for the job's row, so a duplicate is always one that is already there.
+    // Two records of one effect queue for the job's row, so a duplicate is always one that is
+    // already there.
     match session.exec_drop(sql.effect(), (receipt.job_id().get(), name.as_str())) {
         Ok(()) => Ok(true),
         Err(mysql::Error::MySqlError(error)) if error.code == 1062 => Ok(false),
@@ -322,11 +326,13 @@ pub(crate) fn record_effect<Q: Queryable>(
     }
 }
 
-/// The locked rows that receipts are judged by, and the clock as it was read after the last lock was had.
+/// The locked rows that receipts are judged by, and the clock as it was read after the last lock
+/// was had.
 ///
-/// Lock and judgement are two statements because UTC_TIMESTAMP is fixed when a statement starts. SYSDATE is not, and one
-/// guarded UPDATE with it would spare a round trip (0 to 10 % of an acknowledgement on loopback, where two commits
-/// dominate); but it follows the session's zone, and `--sysdate-is-now` would silently break the fence.
+/// Lock and judgement are two statements because UTC_TIMESTAMP is fixed when a statement starts.
+/// SYSDATE is not, and one guarded UPDATE with it would spare a round trip (0 to 10 % of an
+/// acknowledgement on loopback, where two commits dominate); but it follows the session's zone, and
+/// `--sysdate-is-now` would silently break the fence.
 struct Bench {
     now: Now,
     jobs: HashMap<JobId, Job>,
@@ -357,7 +363,8 @@ impl Job {
 }
 
 impl Bench {
-    /// Locks jobs in id order, waiting for each, then reads them; `None` when there is none of them.
+    /// Locks jobs in id order, waiting for each, then reads them; `None` when there is none of
+    /// them.
     fn lock<Q: Queryable>(
         session: &mut Q,
         sql: &Statements,
@@ -389,7 +396,8 @@ impl Bench {
         Ok(clock.map(|now| Self { now, jobs }))
     }
 
-    /// Judges receipts as if one after the other: `keep` is called for each that holds, and changes the job.
+    /// Judges receipts as if one after the other: `keep` is called for each that holds, and changes
+    /// the job.
     fn judge<T>(
         &mut self,
         receipts: &[Receipt],

@@ -19,7 +19,8 @@ const WAIT_SECS: u32 = 120;
 
 const OPERATION: &str = "migrate";
 
-/// Creates the tables or brings them to this build's version. One process at a time; the others find nothing to do.
+/// Creates the tables or brings them to this build's version. One process at a time; the others
+/// find nothing to do.
 pub(crate) fn migrate(queue: &MysqlQueue) -> Result<Migrated> {
     let mut connection = queue
         .connections
@@ -38,7 +39,8 @@ pub(crate) fn migrate(queue: &MysqlQueue) -> Result<Migrated> {
             to: VERSION,
         });
     }
-    // The lock is the session's, and the connection is ours alone: it ends with it, whatever happens.
+    // The lock is the session's, and the connection is ours alone: it ends with it, whatever
+    // happens.
     lock(session, known, &queue.table.sister("schema"))?;
     let from = found(session, &known.sql)?;
     if from.is_some_and(|version| version > VERSION) {
@@ -87,7 +89,8 @@ fn lock(session: &mut Conn, known: &Known, ledger: &str) -> Result<()> {
     // A lock's name has at most 64 characters, and is the server's: the database belongs into it.
     let got: Option<Option<i64>> = session
         .exec_first(
-            "SELECT GET_LOCK(CONCAT('queue_table.', LEFT(SHA2(CONCAT(COALESCE(?, DATABASE()), '.', ?), 256), 40)), ?)",
+            "SELECT GET_LOCK(CONCAT('queue_table.', LEFT(SHA2(CONCAT( \
+             COALESCE(?, DATABASE()), '.', ?), 256), 40)), ?)",
             (known.sql.table.schema(), ledger, WAIT_SECS),
         )
         .map_err(failed(engine, OPERATION))?;
@@ -98,7 +101,8 @@ fn lock(session: &mut Conn, known: &Known, ledger: &str) -> Result<()> {
     Err(Error::Contention(Failed::new(engine, OPERATION, waited)))
 }
 
-/// The statements of a migration's file. Without its comments, a semicolon stands only between two of them.
+/// The statements of a migration's file. Without its comments, a semicolon stands only between two
+/// of them.
 fn statements(names: &Names<'_>, file: &str) -> Vec<String> {
     let text = names.put_into(file);
     let statements = text.split(';').map(str::trim);
@@ -108,7 +112,8 @@ fn statements(names: &Names<'_>, file: &str) -> Vec<String> {
         .collect()
 }
 
-/// `IF NOT EXISTS` also passes over somebody else's table of the same name: read ours, and fail where it is not.
+/// `IF NOT EXISTS` also passes over somebody else's table of the same name: read ours, and fail
+/// where it is not.
 fn check_ours(session: &mut Conn, sql: &Statements) -> Result<()> {
     session
         .exec_drop(sql.judge(), ("[]",))

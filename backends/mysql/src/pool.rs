@@ -1,4 +1,5 @@
-//! Connections: how they are made, kept, judged broken, and how one transaction runs on one of them.
+//! Connections: how they are made, kept, judged broken, and how one transaction runs on one of
+//! them.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,7 +46,8 @@ impl Connection {
         &mut self.conn
     }
 
-    /// Runs `work` in one transaction at READ COMMITTED: commits when it returns `Ok`, else rolls back.
+    /// Runs `work` in one transaction at READ COMMITTED: commits when it returns `Ok`, else rolls
+    /// back.
     pub(crate) fn transaction<T>(
         &mut self,
         engine: &'static str,
@@ -94,7 +96,8 @@ impl Connection {
         }
     }
 
-    /// Both statements in one round trip. The level holds for this one transaction; the session keeps its own.
+    /// Both statements in one round trip. The level holds for this one transaction; the session
+    /// keeps its own.
     fn begin(&mut self) -> mysql::Result<()> {
         self.used = Instant::now();
         self.open = true;
@@ -139,14 +142,15 @@ impl Connection {
         }
     }
 
-    /// A connection that cannot even roll back stays open, and is dropped for it; the server then rolls back.
+    /// A connection that cannot even roll back stays open, and is dropped for it; the server then
+    /// rolls back.
     fn roll_back(&mut self) {
         self.open = self.conn.query_drop("ROLLBACK").is_err();
     }
 }
 
-/// Runs several statements without rows in one round trip, and stops at the first that fails: `query_drop` would hear
-/// the first one's error only.
+/// Runs several statements without rows in one round trip, and stops at the first that fails:
+/// `query_drop` would hear the first one's error only.
 pub(crate) fn run_all<Q: Queryable>(session: &mut Q, statements: &str) -> mysql::Result<()> {
     let mut results = session.query_iter(statements)?;
     while let Some(result) = results.iter() {
@@ -195,7 +199,8 @@ impl Manager {
 
     fn open(&self, opts: Opts) -> mysql::Result<Connection> {
         let mut conn = Conn::new(opts)?;
-        // Our own session: a wait for a row, or for somebody's ALTER TABLE, ends before the read time-out does.
+        // Our own session: a wait for a row, or for somebody's ALTER TABLE, ends before the read
+        // time-out does.
         let seconds = self.lock_wait.as_secs().max(1);
         conn.query_drop(format!(
             "SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = {seconds}, \
@@ -255,7 +260,8 @@ pub(crate) struct PoolSize {
     pub(crate) wait: Duration,
 }
 
-/// The pool, and one connection beside it for renewals: handlers that hold every pooled connection cannot starve them.
+/// The pool, and one connection beside it for renewals: handlers that hold every pooled connection
+/// cannot starve them.
 pub(crate) struct Connections {
     manager: Arc<Manager>,
     pool: r2d2::Pool<PooledManager>,
@@ -302,7 +308,8 @@ impl Connections {
         &self.manager
     }
 
-    /// Runs `work` on a pooled connection, and again a bounded number of times while another transaction is in the way.
+    /// Runs `work` on a pooled connection, and again a bounded number of times while another
+    /// transaction is in the way.
     pub(crate) fn pooled<T>(
         &self,
         engine: &'static str,
@@ -339,7 +346,8 @@ impl Connections {
         })
     }
 
-    /// Runs `work` on the connection for renewals, and again while another transaction is in the way.
+    /// Runs `work` on the connection for renewals, and again while another transaction is in the
+    /// way.
     pub(crate) fn renewing<T>(
         &self,
         engine: &'static str,
@@ -362,14 +370,15 @@ impl Connections {
         })
     }
 
-    /// Runs `attempt` until it ends otherwise than by contention, at most eight times and not beyond one lock wait.
+    /// Runs `attempt` until it ends otherwise than by contention, at most eight times and not
+    /// beyond one lock wait.
     fn again<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let until = Instant::now() + self.manager.lock_wait();
         let mut run = 1;
         loop {
             match attempt() {
                 Err(Error::Contention(source)) if run < ATTEMPTS_MAX && Instant::now() < until => {
-                    tracing::debug!(run, error = %source, "contention; running the transaction again");
+                    tracing::debug!(run, error = %source, "contention; once more");
                     std::thread::sleep(
                         (PAUSE * 2_u32.pow(run)).mul_f64(0.5 + fastrand::f64() / 2.0),
                     );

@@ -27,7 +27,8 @@ const CHUNK_BYTES_MAX: u64 = 4 * 1_048_576;
 
 /// A queue in a MySQL or MariaDB database.
 ///
-/// Holds a pool of connections and one more for renewals; connects at the first use. Share it by reference or `Arc`.
+/// Holds a pool of connections and one more for renewals; connects at the first use. Share it by
+/// reference or `Arc`.
 pub struct MysqlQueue {
     pub(crate) connections: Connections,
     pub(crate) table: Table,
@@ -108,7 +109,8 @@ impl MysqlQueue {
         Ok(&known.sql)
     }
 
-    /// Runs `work` in one transaction of our own, and again while another transaction is in the way.
+    /// Runs `work` in one transaction of our own, and again while another transaction is in the
+    /// way.
     pub(crate) fn in_transaction<T>(
         &self,
         operation: &'static str,
@@ -165,7 +167,8 @@ impl QueueBackend for MysqlQueue {
             .pooled(self.engine(), OPERATION, |connection| {
                 let session = connection.session();
                 let sql = self.statements(session)?;
-                // Outside the transaction: an empty poll costs one read, and neither locks nor commits.
+                // Outside the transaction: an empty poll costs one read, and neither locks nor
+                // commits.
                 let first = lifecycle::due_priority(session, sql, &request.queue, None)?;
                 first.map_or(Ok(Vec::new()), |first| {
                     connection.transaction(sql.engine, OPERATION, |session| {

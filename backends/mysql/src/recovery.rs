@@ -219,7 +219,8 @@ fn without_busy_keys<Q: Queryable>(
         .collect())
 }
 
-/// Deletes all at once; where a constraint of the user's refuses that, one by one, to find out which rows it keeps.
+/// Deletes all at once; where a constraint of the user's refuses that, one by one, to find out
+/// which rows it keeps.
 fn delete<Q: Queryable>(
     session: &mut Q,
     sql: &Statements,

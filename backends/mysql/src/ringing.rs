@@ -1,6 +1,8 @@
-//! Which queues a running `transaction` has enqueued to, so that their bell is rung after its commit.
+//! Which queues a running `transaction` has enqueued to, so that their bell is rung after its
+//! commit.
 //!
-//! The driver's transaction type has no room for it, and `work` runs on one thread; so it is kept by thread.
+//! The driver's transaction type has no room for it, and `work` runs on one thread; so it is kept
+//! by thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

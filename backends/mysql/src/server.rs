@@ -7,7 +7,8 @@ use queue_table_core::{Error, Result};
 
 use crate::error::failed;
 
-/// Oldest supported versions. MariaDB before 10.8 accepts DESC in an index and ignores it, and every claim would sort.
+/// Oldest supported versions. MariaDB before 10.8 accepts DESC in an index and ignores it, and
+/// every claim would sort.
 const MYSQL_MIN: Version = (8, 4, 0);
 const MARIADB_MIN: Version = (10, 11, 0);
 
@@ -54,15 +55,9 @@ impl Server {
             .map_err(failed("mysql", "connect"))?;
         let version = version.unwrap_or_default();
         let flavour = flavour_of(&version);
-        // By name and not as @@name: a variable that a version does not have is then only missing.
+        // All, and not each as @@name: a variable that a version does not have is then only missing.
         let variables: Vec<(String, String)> = session
-            .query(
-                "SHOW SESSION VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format', 'transaction_isolation', \
-                 'tx_isolation', 'sql_mode', 'time_zone', 'read_only', 'super_read_only', 'innodb_read_only', \
-                 'innodb_flush_log_at_trx_commit', 'innodb_lock_wait_timeout', 'innodb_rollback_on_timeout', \
-                 'innodb_autoinc_lock_mode', 'innodb_snapshot_isolation', 'sync_binlog', 'max_allowed_packet', \
-                 'autocommit', 'innodb_deadlock_detect', 'wait_timeout')",
-            )
+            .query("SHOW SESSION VARIABLES")
             .map_err(failed(flavour.engine(), "connect"))?;
         let variables = variables
             .into_iter()
@@ -89,7 +84,8 @@ impl Server {
         matches!(self.variable(name), "ON" | "1")
     }
 
-    /// Refuses what the queue cannot work on, by name, before the first statement fails with a riddle.
+    /// Refuses what the queue cannot work on, by name, before the first statement fails with a
+    /// riddle.
     pub(crate) fn check_supported(&self) -> Result<()> {
         let engine = self.flavour.engine();
         let lacks = match self.unsupported() {
@@ -113,7 +109,7 @@ impl Server {
         }
         if self.is_on("log_bin") && self.variable("binlog_format") == "STATEMENT" {
             return Some(
-                "binlog_format is STATEMENT, which cannot log READ COMMITTED; set it to ROW or MIXED"
+                "binlog_format is STATEMENT, which cannot log READ COMMITTED; set ROW or MIXED"
                     .to_owned(),
             );
         }
@@ -129,7 +125,8 @@ fn flavour_of(version: &str) -> Flavour {
     }
 }
 
-/// The three numbers of a version such as `9.7.4-2` or `5.5.5-10.11.6-MariaDB`, 0 for those that are missing.
+/// The three numbers of a version such as `9.7.4-2` or `5.5.5-10.11.6-MariaDB`, 0 for those that
+/// are missing.
 fn parse_version(version: &str) -> Version {
     // Old MariaDB servers put this before their own version for the sake of old replicas.
     let version = version.strip_prefix("5.5.5-").unwrap_or(version);

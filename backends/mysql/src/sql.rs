@@ -24,7 +24,9 @@ macro_rules! statements {
         impl Texts {
             fn new(names: &Names<'_>) -> Self {
                 Self {
-                    $($name: names.put_into(include_str!(concat!("../sql/", stringify!($name), ".sql"))),)*
+                    $($name: names.put_into(include_str!(
+                        concat!("../sql/", stringify!($name), ".sql")
+                    )),)*
                 }
             }
         }
@@ -38,9 +40,11 @@ macro_rules! statements {
 }
 
 statements! {
-    ack, cancel, check_columns, check_indexes, check_tables, claim, claim_select, claim_step, dedup_holders, dedup_holders_in, dedup_lock, dedup_take, effect, enqueue,
-    enqueue_many, enqueued, fail, failure, failures, get, judge, list, lock, pause, purge, purge_dedup, purge_effect,
-    purge_failure, purge_keyed, purge_keys, purge_select, reap, reap_select, renew, replay, replay_key, resume, stats, version,
+    ack, cancel, check_columns, check_indexes, check_tables, claim, claim_select, claim_step,
+    dedup_holders, dedup_holders_in, dedup_lock, dedup_take, effect, enqueue, enqueue_many,
+    enqueued, fail, failure, failures, get, judge, list, lock, pause, purge, purge_dedup,
+    purge_effect, purge_failure, purge_keyed, purge_keys, purge_select, reap, reap_select,
+    renew, replay, replay_key, resume, stats, version,
 }
 
 impl Statements {

@@ -151,7 +151,8 @@ fn an_open_claim_locks_the_rows_it_took_and_no_producer_waits() {
         );
         queue
             .transaction(|tx| {
-                // It takes all there is, so its scan goes to the end of the index, where inserts come.
+                // It takes all there is, so its scan goes to the end of the index, where inserts
+                // come.
                 assert_eq!(queue.claim_in(tx, &request(100))?.len(), 3);
                 let started = Instant::now();
                 let mut producing = producer.start_transaction(TxOpts::default()).unwrap();

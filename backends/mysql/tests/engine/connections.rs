@@ -1,4 +1,5 @@
-//! Connections: none before the first use, none that is broken, none for renewals that handlers could take.
+//! Connections: none before the first use, none that is broken, none for renewals that handlers
+//! could take.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -106,7 +107,8 @@ fn killed_connections_are_replaced() {
                 "SELECT id FROM information_schema.processlist WHERE id <> {own} AND db = DATABASE() AND command = 'Sleep'"
             ))
             .unwrap();
-        // Other tests' idle sessions may be hit as well: only those that are known to be this queue's are killed.
+        // Other tests' idle sessions may be hit as well: only those that are known to be this
+        // queue's are killed.
         let mut killed = 0;
         queue
             .transaction(|tx| {

@@ -1,4 +1,5 @@
-//! The fence: a deadline is judged after the lock was had, by a clock that a statement's wait does not stop.
+//! The fence: a deadline is judged after the lock was had, by a clock that a statement's wait does
+//! not stop.
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -101,7 +102,8 @@ fn an_effect_of_a_lease_that_ended_while_it_waited_is_refused_in_a_repeatable_re
     });
 }
 
-/// SET is evaluated from left to right here: an expression that reads a column set before it sees the new value.
+/// SET is evaluated from left to right here: an expression that reads a column set before it sees
+/// the new value.
 #[test]
 fn fail_and_reap_at_the_last_attempt_and_one_before_store_whole_rows() {
     on_each(|server| {

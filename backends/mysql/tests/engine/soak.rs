@@ -113,7 +113,7 @@ fn work(queue: &MysqlQueue, counts: &Counts, worker: u64) {
 }
 
 fn receipts_are_few(round: u64) -> bool {
-    round % 16 == 0
+    round.is_multiple_of(16)
 }
 
 fn reap(queue: &MysqlQueue, counts: &Counts) {
@@ -165,7 +165,7 @@ fn eight_workers_four_producers_two_reapers_and_a_purger_meet_no_conflict_and_lo
             let ended = producers
                 .into_iter()
                 .map(|producer| producer.join().is_ok())
-                .fold(true, |all, ok| all && ok);
+                .all(|ok| ok);
             let drained = ended && drain(queue, until + Duration::from_secs(60));
             counts.done.store(true, Ordering::SeqCst);
             assert!(

@@ -17,7 +17,8 @@ pub(crate) struct Server {
     opts: Opts,
 }
 
-/// Runs a test on every server there is. One that is missing is told, and an error where it is required.
+/// Runs a test on every server there is. One that is missing is told, and an error where it is
+/// required.
 pub(crate) fn on_each(test: impl Fn(&Server)) {
     for (engine, variable) in [("mysql", "MYSQL_URL"), ("mariadb", "MARIADB_URL")] {
         let Ok(url) = std::env::var(variable) else {

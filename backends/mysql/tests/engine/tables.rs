@@ -156,7 +156,8 @@ fn purge_reports_the_rows_that_a_foreign_key_keeps_and_deletes_the_others() {
     });
 }
 
-/// An enqueue holds the key and may wait for the job; a purge holds the job. One of them must step aside.
+/// An enqueue holds the key and may wait for the job; a purge holds the job. One of them must step
+/// aside.
 #[test]
 fn purge_and_an_enqueue_of_the_same_key_do_not_wait_for_each_other() {
     on_each(|server| {
@@ -191,8 +192,8 @@ fn purge_of_a_large_backlog_goes_batch_by_batch() {
         let tables = server.tables();
         let queue = tables.queue();
         queue.enqueue(&vec![job(); 3_000]).unwrap();
-        tables.run("UPDATE {job} SET state = 'succeeded', finished_at = UTC_TIMESTAMP(6) - INTERVAL 1 DAY WHERE job_id % 3 > 0");
-        tables.run("UPDATE {job} SET state = 'dead', finished_at = UTC_TIMESTAMP(6) - INTERVAL 1 DAY WHERE job_id % 3 = 0 AND job_id % 2 = 0");
+        tables.run("UPDATE {job} SET state = 'succeeded', finished_at = UTC_TIMESTAMP(6) - INTERVAL 1 DAY WHERE state = 'ready' ORDER BY job_id LIMIT 2000");
+        tables.run("UPDATE {job} SET state = 'dead', finished_at = UTC_TIMESTAMP(6) - INTERVAL 1 DAY WHERE state = 'ready' ORDER BY job_id LIMIT 500");
         let mut batches = Vec::new();
         loop {
             let deleted = purge(&queue, 500).deleted;

@@ -13,7 +13,8 @@ use queue_table_mysql::MysqlQueue;
 
 use crate::support::{job, on_each, request};
 
-/// Makes the next lock that `tx` asks for close a circle with another transaction, with `tx` as the victim.
+/// Makes the next lock that `tx` asks for close a circle with another transaction, with `tx` as the
+/// victim.
 fn in_a_deadlock<R>(
     session: &mut Conn,
     other: &mut Conn,
@@ -215,7 +216,8 @@ fn every_operation_is_right_when_the_driver_counts_matched_rows() {
     });
 }
 
-/// The snapshot is older than the job that now holds the key: a plain read would not see it, and take its key.
+/// The snapshot is older than the job that now holds the key: a plain read would not see it, and
+/// take its key.
 #[test]
 fn a_dedup_key_is_judged_by_the_latest_rows_at_repeatable_read() {
     on_each(|server| {
