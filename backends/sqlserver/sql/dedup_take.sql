@@ -1,0 +1,11 @@
+-- Takes dedup keys that nobody holds, for no job yet (0). The primary key ignores those that are held, and waits for others.
+-- params: @P1 NVARCHAR(MAX) JSON array of [queue, key, scope]
+-- rows: none
+-- rules: C5
+INSERT INTO {job_dedup} (queue, dedup_key, job_id, scope)
+SELECT given.queue, given.dedup_key, 0, given.scope
+FROM OPENJSON(@P1) WITH (
+  queue NVARCHAR(128) '$[0]',
+  dedup_key NVARCHAR(256) '$[1]',
+  scope NVARCHAR(16) '$[2]'
+) AS given

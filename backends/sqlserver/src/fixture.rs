@@ -1,0 +1,1 @@
+//! The set-up that the conformance suite runs on.
