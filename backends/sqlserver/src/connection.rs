@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
+use std::time::Duration;
 
 use queue_table_core::{Error, QueueName, Rejected, Result};
 use tiberius::{Config, IsolationLevel, Row, ToSql};
@@ -60,11 +61,10 @@ impl Connection {
             .build()
             .map_err(|error| Error::Unavailable(error::failed("connect", error)))?;
         let client = runtime.block_on(login(options))?;
-        let lock_timeout = options.lock_timeout.as_millis().min(i32::MAX as u128);
         let mut connection = Self {
             runtime,
             client,
-            session: SESSION.replace("{lock_timeout}", &lock_timeout.to_string()),
+            session: session_settings(options.lock_timeout),
             in_transaction: false,
             broken: false,
         };
@@ -113,6 +113,15 @@ impl Connection {
         }
         result
     }
+}
+
+/// The batch that sets a session up for the queue, for clients of your own: run it as plain text, without parameters.
+///
+/// Every wait for a lock ends after `lock_timeout`, as contention.
+#[must_use]
+pub fn session_settings(lock_timeout: Duration) -> String {
+    let millis = lock_timeout.as_millis().min(i32::MAX as u128);
+    SESSION.replace("{lock_timeout}", &millis.to_string())
 }
 
 /// The only place where a thread waits for the driver.

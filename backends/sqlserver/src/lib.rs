@@ -36,7 +36,7 @@ mod recovery;
 mod sql;
 
 pub use connect::ConnectOptions;
-pub use connection::{Client, Connection, Transaction};
+pub use connection::{Client, Connection, Transaction, session_settings};
 pub use migrate::migrations;
 pub use pool::{Manager, PoolOptions};
 pub use queue::SqlServerQueue;
