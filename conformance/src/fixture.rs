@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use queue_table_core::{
     Administration, ColumnType, ColumnValue, JobId, State, Timestamp, TransactionalBackend,
 };
@@ -16,6 +18,15 @@ pub trait Fixture: Send + Sync + 'static {
 
     /// What is under test, and what it declares it can and cannot do.
     fn profile(&self) -> Profile;
+
+    /// Scenarios whose outcome would mean nothing on this server: a probe at the start found that it does not honour
+    /// what they rely on, such as a stand-in that ignores lock hints. They are not tried, and the verdict is partial.
+    ///
+    /// # Errors
+    /// [`PortError`] when the probe fails.
+    fn unverified(&self) -> Result<Vec<Unverified>, PortError> {
+        Ok(Vec::new())
+    }
 
     /// Makes a new set of tables that no other scenario sees, with a backend on it.
     ///
@@ -71,12 +82,10 @@ pub struct Profile {
     pub deviations: Vec<Deviation>,
 }
 
-/// What a backend and its fixture can do. Each gates scenarios that have a twin for the other
-/// answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What a backend and its fixture can do. Each gates scenarios that have a twin for the other answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// Claims skip rows that another transaction holds. Without it, claims queue for the one
-    /// writer.
+    /// Claims skip rows that another transaction holds. Without it, claims queue for the one writer.
     pub row_locks: bool,
     /// A second process can open the same tables: the fixture can spawn workers.
     pub processes: bool,
@@ -93,8 +102,16 @@ pub struct Deviation {
     pub reason: String,
 }
 
-/// The other route to one set of tables: raw SQL on connections of its own, never the backend's
-/// statements.
+/// A scenario that this server cannot verify.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unverified {
+    /// The scenario's id.
+    pub scenario: String,
+    /// What the probe found.
+    pub reason: String,
+}
+
+/// The other route to one set of tables: raw SQL on connections of its own, never the backend's statements.
 pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// A second, independent backend on the same tables, with connections of its own.
     ///
@@ -144,8 +161,7 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when it cannot be deleted.
     fn delete(&self, job: JobId) -> Result<(), PortError>;
 
-    /// Locks a row for `hold` in a transaction of its own that changes nothing and rolls back.
-    /// Returns once it is held.
+    /// Locks a row for `hold` in a transaction of its own that changes nothing and rolls back. Returns once it is held.
     ///
     /// Where there is one writer, holds the writer.
     ///
@@ -153,8 +169,7 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when it cannot be locked.
     fn hold(&self, job: JobId, hold: Duration) -> Result<Held, PortError>;
 
-    /// Writes one row into a table of the test's own, inside the caller's transaction: an effect to
-    /// be fenced.
+    /// Writes one row into a table of the test's own, inside the caller's transaction: an effect to be fenced.
     ///
     /// # Errors
     /// [`PortError`] when the transaction is no longer usable.

@@ -24,6 +24,7 @@ mod receipt;
 mod request;
 mod retry;
 mod table;
+pub mod worker;
 
 pub use backend::{
     Administration, CONTRACT_VERSION, QueueBackend, QueueBackendExt, TransactionalBackend,
@@ -52,3 +53,4 @@ pub use request::{
 };
 pub use retry::{RETRY_DELAY_MIN, RetryPolicy};
 pub use table::{COLUMNS_MAX, Column, ColumnType, ColumnValue, Table};
+pub use worker::{Context, Outcome, Worker, WorkerBuilder};

@@ -144,6 +144,13 @@ impl fmt::Debug for StoredPayload {
 #[error("payload cannot be decoded: {0}")]
 pub struct PayloadError(String);
 
+impl PayloadError {
+    /// The payload could be read, but not be written in its newer shape.
+    pub(crate) fn upcast(error: serde_json::Error) -> Self {
+        Self(format!("the upcast payload does not serialise: {error}"))
+    }
+}
+
 fn check(text: &str) -> Result<(), Invalid> {
     if text.len() > PAYLOAD_BYTES_MAX {
         let problem = Problem::TooLong {

@@ -18,10 +18,11 @@ pub const RETRY_DELAY_MIN: Duration = Duration::from_millis(1);
 /// use std::time::Duration;
 /// use queue_table_core::RetryPolicy;
 ///
-/// let policy = RetryPolicy::new(Duration::from_secs(1), 2.0,
-/// Duration::from_secs(60))?.with_jitter(0.0)?; assert_eq!(policy.delay(1).get(),
-/// Duration::from_secs(1)); assert_eq!(policy.delay(4).get(), Duration::from_secs(8));
-/// assert_eq!(policy.delay(u32::MAX).get(), Duration::from_secs(60));
+/// let second = Duration::from_secs(1);
+/// let policy = RetryPolicy::new(second, 2.0, 60 * second)?.with_jitter(0.0)?;
+/// assert_eq!(policy.delay(1).get(), second);
+/// assert_eq!(policy.delay(4).get(), 8 * second);
+/// assert_eq!(policy.delay(u32::MAX).get(), 60 * second);
 /// # Ok::<(), queue_table_core::Invalid>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]

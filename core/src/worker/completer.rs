@@ -1,0 +1,217 @@
+//! Brings results to the database, in batches, and hears the verdict on each.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::backend::Administration;
+use crate::error::{Error, Result};
+use crate::id::State;
+use crate::receipt::{Fenced, LostClaim, Receipt};
+use crate::request::{Disposition, Failure};
+
+use super::aftermath::{self, Aftermath};
+use super::held::Held;
+use super::idle::Backoff;
+use super::inbox::{self, Why, Wish};
+use super::signal::Phase;
+use super::{Shared, observe};
+
+/// Sends results until no more come. A lost reply is looked into, and never becomes a failed job.
+pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
+    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+    while let Some(batch) = shared.inbox.take() {
+        let unsettled = settle_or_let_go(shared, batch);
+        if unsettled.is_empty() {
+            backoff.reset();
+            continue;
+        }
+        let now = Instant::now();
+        let (again, late): (Vec<_>, Vec<_>) = unsettled
+            .into_iter()
+            .partition(|result| result.held.deadline() > now);
+        for result in late {
+            give_up(shared, &result.held);
+        }
+        shared.inbox.put_back(again);
+        shared.signal.sleep(backoff.pause(), Phase::Ended);
+    }
+    for result in shared.inbox.rest() {
+        give_up(shared, &result.held);
+    }
+}
+
+/// Settles a batch. Should the backend panic, the leases of the batch are let go, so that none is renewed for ever.
+fn settle_or_let_go<B: Administration + ?Sized>(
+    shared: &Shared<B>,
+    batch: Vec<inbox::Result>,
+) -> Vec<inbox::Result> {
+    let held: Vec<_> = batch
+        .iter()
+        .map(|result| Arc::clone(&result.held))
+        .collect();
+    catch_unwind(AssertUnwindSafe(|| settle(shared, batch))).unwrap_or_else(|_| {
+        for held in held.iter().filter(|held| shared.live.holds(held)) {
+            give_up(shared, held);
+        }
+        Vec::new()
+    })
+}
+
+/// Sends one batch and returns what has to be tried again.
+fn settle<B: Administration + ?Sized>(
+    shared: &Shared<B>,
+    batch: Vec<inbox::Result>,
+) -> Vec<inbox::Result> {
+    let (acks, fails): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .partition(|result| result.wish == Wish::Ack);
+    let mut again = Vec::new();
+    if !acks.is_empty() {
+        let receipts: Vec<Receipt> = acks.iter().map(|ack| ack.held.receipt().clone()).collect();
+        let answer = shared.backend.ack(&receipts);
+        hear(shared, "ack", acks, answer, |_, ()| false, &mut again);
+    }
+    if !fails.is_empty() {
+        let failures: Vec<Failure> = fails.iter().filter_map(inbox::Result::failure).collect();
+        let answer = shared.backend.fail(&failures);
+        let dead = |_: &inbox::Result, disposition| disposition == Disposition::Dead;
+        hear(shared, "fail", fails, answer, dead, &mut again);
+    }
+    again
+}
+
+/// Acts on the answer to one batch, result by result. `dead` says whether a granted one left the job dead.
+fn hear<B: Administration + ?Sized, T>(
+    shared: &Shared<B>,
+    operation: &'static str,
+    batch: Vec<inbox::Result>,
+    answer: Result<Vec<Fenced<T>>>,
+    dead: impl Fn(&inbox::Result, T) -> bool,
+    again: &mut Vec<inbox::Result>,
+) {
+    let verdicts = match answer {
+        Ok(verdicts) => verdicts,
+        Err(error) => {
+            shared.error(operation, &error);
+            return doubt(shared, batch, &error, again);
+        }
+    };
+    let mut verdicts = verdicts.into_iter();
+    for result in batch {
+        match verdicts.next() {
+            Some(Ok(granted)) => {
+                let dead = dead(&result, granted);
+                stored(shared, &result, dead);
+            }
+            Some(Err(lost)) if !result.doubted => refused(shared, &result, &lost),
+            Some(Err(_)) => look(shared, result, again),
+            None => again.push(result),
+        }
+    }
+}
+
+/// The batch as a whole got no answer.
+fn doubt<B: Administration + ?Sized>(
+    shared: &Shared<B>,
+    batch: Vec<inbox::Result>,
+    error: &Error,
+    again: &mut Vec<inbox::Result>,
+) {
+    let several = batch.len() > 1;
+    for mut result in batch {
+        if matches!(error, Error::OutcomeUnknown(_)) {
+            result.doubted = true;
+            look(shared, result, again);
+        } else {
+            // Whatever is wrong with one result must not keep its neighbours from being stored.
+            result.alone |= several && !error.is_transient();
+            again.push(result);
+        }
+    }
+}
+
+/// Reads what became of a result whose reply was lost.
+fn look<B: Administration + ?Sized>(
+    shared: &Shared<B>,
+    result: inbox::Result,
+    again: &mut Vec<inbox::Result>,
+) {
+    let receipt = result.held.receipt();
+    let read = shared.backend.get(receipt.job_id()).and_then(|row| {
+        let failures = shared.backend.failures(receipt.job_id())?;
+        Ok((row, failures))
+    });
+    match read {
+        Ok((row, failures)) => {
+            match aftermath::judge(result.asked(), receipt, row.as_ref(), &failures) {
+                Aftermath::Stored => {
+                    let dead = row.is_some_and(|row| {
+                        row.state == State::Dead && row.attempts == receipt.attempt()
+                    });
+                    stored(shared, &result, dead);
+                }
+                Aftermath::Lost(lost) => refused(shared, &result, &lost),
+                Aftermath::Open => again.push(result),
+            }
+        }
+        Err(error) => {
+            shared.error("get", &error);
+            again.push(result);
+        }
+    }
+}
+
+fn stored<B: Administration + ?Sized>(shared: &Shared<B>, result: &inbox::Result, dead: bool) {
+    shared.live.remove(&result.held);
+    let (engine, job) = (shared.backend.engine(), result.job());
+    observe::margin(engine, &result.held);
+    let Wish::Fail { why, .. } = &result.wish else {
+        observe::acked(engine, job);
+        return shared.tally.note(|report| report.succeeded += 1);
+    };
+    match why {
+        Why::Error | Why::Panic | Why::Undecodable => {
+            observe::failed(engine, job, why.as_str(), dead);
+        }
+        Why::Snooze | Why::Release | Why::Unstarted => {
+            observe::released(engine, job, why.as_str());
+        }
+    }
+    shared.tally.note(|report| {
+        match why {
+            Why::Snooze => return report.snoozed += 1,
+            Why::Release | Why::Unstarted => return report.released += 1,
+            Why::Panic => report.panicked += 1,
+            Why::Undecodable => report.undecodable += 1,
+            Why::Error => {}
+        }
+        *if dead {
+            &mut report.dead
+        } else {
+            &mut report.retried
+        } += 1;
+    });
+}
+
+fn refused<B: Administration + ?Sized>(
+    shared: &Shared<B>,
+    result: &inbox::Result,
+    lost: &LostClaim,
+) {
+    result.held.lose(lost.reason());
+    shared.lost(&result.held, lost.reason());
+}
+
+/// The lease is over and the database did not answer: whoever claims the job next decides.
+fn give_up<B: Administration + ?Sized>(shared: &Shared<B>, held: &Held) {
+    shared.live.remove(held);
+    let job = &held.job;
+    observe::lost(shared.backend.engine(), job, "unconfirmed");
+    shared.tally.note(|report| report.unconfirmed += 1);
+    tracing::error!(
+        job_id = %job.job_id(),
+        attempt = job.attempt(),
+        "the result could not be stored before the lease was over; the job is tried again"
+    );
+}

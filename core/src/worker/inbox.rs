@@ -1,0 +1,269 @@
+//! The results on their way from the handlers to the database.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::error::ErrorText;
+use crate::job::ClaimedJob;
+use crate::request::{FailAction, Failure};
+
+use super::aftermath::Asked;
+use super::held::Held;
+use super::{lock, wait, wait_for};
+
+/// What the database is to be told of one claim.
+#[derive(Debug)]
+pub(super) struct Result {
+    pub(super) held: Arc<Held>,
+    pub(super) wish: Wish,
+    /// The reply to an earlier try was lost: a refusal may be of our own making.
+    pub(super) doubted: bool,
+    /// A batch with this result in it was refused as a whole: it travels alone from now on.
+    pub(super) alone: bool,
+}
+
+/// What is to become of the claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Succeeded.
+    Ack,
+    /// Given up.
+    Fail {
+        action: FailAction,
+        error: Option<ErrorText>,
+        why: Why,
+    },
+}
+
+/// Why a claim is given up, as metrics say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    Error,
+    Panic,
+    Undecodable,
+    Snooze,
+    Release,
+    Unstarted,
+}
+
+impl Why {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Panic => "panic",
+            Self::Undecodable => "undecodable",
+            Self::Snooze => "snooze",
+            Self::Release => "release",
+            Self::Unstarted => "unstarted",
+        }
+    }
+}
+
+impl Result {
+    pub(super) fn new(held: Arc<Held>, wish: Wish) -> Self {
+        Self {
+            held,
+            wish,
+            doubted: false,
+            alone: false,
+        }
+    }
+
+    /// Gives a job back that no handler has begun.
+    pub(super) fn unstarted(held: Arc<Held>) -> Self {
+        let action = FailAction::Release {
+            after: crate::Delay::ZERO,
+        };
+        let (error, why) = (None, Why::Unstarted);
+        Self::new(held, Wish::Fail { action, error, why })
+    }
+
+    pub(super) fn job(&self) -> &ClaimedJob {
+        &self.held.job
+    }
+
+    /// The failure to be sent; `None` for an ack.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        match &self.wish {
+            Wish::Ack => None,
+            Wish::Fail { action, error, .. } => Some(Failure {
+                receipt: self.held.receipt().clone(),
+                action: *action,
+                error: error.clone(),
+            }),
+        }
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        match &self.wish {
+            Wish::Ack => Asked::Ack,
+            Wish::Fail { action, .. } => match action {
+                FailAction::Retry { .. } | FailAction::Dead => Asked::Fail,
+                FailAction::Release { .. } => Asked::Release,
+            },
+        }
+    }
+}
+
+/// A queue of results, taken in batches. Bounded by the number of live claims.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    batch: usize,
+    linger: Duration,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    results: VecDeque<Result>,
+    /// Set when no more results are waited for: until when those that are there may be tried.
+    closed: Option<Instant>,
+}
+
+impl Inbox {
+    /// Batches of `batch`, or of what has come within `linger` of the first.
+    pub(super) fn new(batch: usize, linger: Duration) -> Self {
+        Self {
+            batch,
+            linger,
+            state: Mutex::new(State::default()),
+            arrived: Condvar::new(),
+        }
+    }
+
+    /// Takes a result in; gives it back when nobody will send it any more.
+    pub(super) fn push(&self, result: Result) -> std::result::Result<(), Result> {
+        let mut state = lock(&self.state);
+        if state.closed.is_some() {
+            return Err(result);
+        }
+        state.results.push_back(result);
+        let enough = state.results.len() == 1 || state.results.len() >= self.batch;
+        drop(state);
+        if enough {
+            self.arrived.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Takes results back that are to be tried again, before the others and in their order.
+    pub(super) fn put_back(&self, results: Vec<Result>) {
+        let mut state = lock(&self.state);
+        for result in results.into_iter().rev() {
+            state.results.push_front(result);
+        }
+    }
+
+    /// The next batch; waits for it. `None` once closed and either empty or out of time.
+    pub(super) fn take(&self) -> Option<Vec<Result>> {
+        let mut state = lock(&self.state);
+        while state.results.is_empty() {
+            if state.closed.is_some() {
+                return None;
+            }
+            state = wait_for(&self.arrived, state);
+        }
+        let until = Instant::now() + self.linger;
+        while state.results.len() < self.batch && state.closed.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = wait(&self.arrived, state, left);
+        }
+        if state.closed.is_some_and(|until| until <= Instant::now()) {
+            return None;
+        }
+        let batch = next_batch(&state.results, self.batch);
+        Some(state.results.drain(..batch).collect())
+    }
+
+    /// Takes no more results, and lets those that are there be tried until `until`.
+    pub(super) fn close(&self, until: Instant) {
+        lock(&self.state).closed.get_or_insert(until);
+        self.arrived.notify_all();
+    }
+
+    /// What nobody has taken, after the end.
+    pub(super) fn rest(&self) -> Vec<Result> {
+        lock(&self.state).results.drain(..).collect()
+    }
+}
+
+/// How many results from the front travel together.
+fn next_batch(results: &VecDeque<Result>, most: usize) -> usize {
+    let together = results.iter().take(most).take_while(|result| !result.alone);
+    together.count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::held::tests::held;
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(60);
+
+    fn ack(id: i64) -> Result {
+        Result::new(held(id, LEASE), Wish::Ack)
+    }
+
+    fn ids(batch: &[Result]) -> Vec<i64> {
+        batch
+            .iter()
+            .map(|result| result.job().job_id().get())
+            .collect()
+    }
+
+    fn inbox_of(batch: usize, ids: std::ops::RangeInclusive<i64>) -> Inbox {
+        let inbox = Inbox::new(batch, Duration::from_millis(1));
+        for id in ids {
+            inbox.push(ack(id)).unwrap();
+        }
+        inbox
+    }
+
+    #[test]
+    fn a_full_batch_goes_at_once_and_the_rest_after_a_moment() {
+        let inbox = inbox_of(3, 1..=4);
+        assert_eq!(ids(&inbox.take().unwrap()), [1, 2, 3]);
+        assert_eq!(ids(&inbox.take().unwrap()), [4]);
+    }
+
+    #[test]
+    fn results_put_back_come_before_later_ones() {
+        let inbox = inbox_of(2, 1..=3);
+        let first = inbox.take().unwrap();
+        inbox.put_back(first);
+        assert_eq!(ids(&inbox.take().unwrap()), [1, 2]);
+    }
+
+    #[test]
+    fn a_result_that_was_refused_with_its_batch_travels_alone() {
+        let inbox = inbox_of(10, 1..=4);
+        let mut batch = inbox.take().unwrap();
+        batch[1].alone = true;
+        batch[2].alone = true;
+        inbox.put_back(batch);
+        let sizes: Vec<usize> = (0..4).map(|_| inbox.take().unwrap().len()).collect();
+        assert_eq!(sizes, [1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_closed_inbox_gives_out_what_it_has_and_takes_no_more() {
+        let inbox = inbox_of(10, 1..=2);
+        inbox.close(Instant::now() + LEASE);
+        assert!(inbox.push(ack(3)).is_err());
+        assert_eq!(ids(&inbox.take().unwrap()), [1, 2]);
+        assert!(inbox.take().is_none());
+    }
+
+    #[test]
+    fn a_closed_inbox_out_of_time_keeps_the_rest() {
+        let inbox = inbox_of(10, 1..=2);
+        inbox.close(Instant::now());
+        assert!(inbox.take().is_none());
+        assert_eq!(ids(&inbox.rest()), [1, 2]);
+    }
+}
