@@ -65,9 +65,13 @@ impl ConnectOptions {
         }
     }
 
-    /// Uses a configuration of tiberius as it is: for ways to log in that connection strings do not cover.
+    /// Uses a configuration of tiberius: for ways to log in that connection strings do not cover.
+    ///
+    /// Half a surrogate pair in a text written by other means is read as U+FFFD.
     #[must_use]
-    pub fn of(config: Config) -> Self {
+    pub fn of(mut config: Config) -> Self {
+        // NVARCHAR may hold half a surrogate pair. Strictly decoded, one such text would cost the batch it came with.
+        config.lossy_utf16_decoding(true);
         Self {
             config,
             connect_timeout: Duration::from_secs(15),

@@ -99,6 +99,14 @@ impl Connection {
         })
     }
 
+    /// Runs a statement on its own, outside a transaction, and returns the rows of its first result.
+    ///
+    /// # Errors
+    /// The server's, by what to do next.
+    pub fn query(&mut self, text: &str, params: &[&dyn ToSql]) -> Result<Vec<Row>> {
+        self.run(async |client| rows(client, "query", text, params).await)
+    }
+
     /// Whether the connection must be closed: it was lost, or its transaction could not be ended.
     #[must_use]
     pub fn is_broken(&self) -> bool {

@@ -19,6 +19,7 @@
 //! strings that say `encrypt=false` are taken.
 
 mod admin;
+mod builder;
 mod check;
 mod connect;
 mod connection;
@@ -27,7 +28,7 @@ mod dedup;
 mod enqueue;
 mod error;
 #[cfg(feature = "fixture")]
-pub mod fixture;
+mod fixture;
 pub mod lifecycle;
 mod migrate;
 mod pool;
@@ -35,10 +36,13 @@ mod queue;
 mod recovery;
 mod sql;
 
+pub use builder::Builder;
 pub use connect::ConnectOptions;
 pub use connection::{Client, Connection, Transaction, session_settings};
+#[cfg(feature = "fixture")]
+pub use fixture::{SqlServerFixture, SqlServerProbe};
 pub use migrate::migrations;
-pub use pool::{Manager, PoolOptions};
+pub use pool::Manager;
 pub use queue::SqlServerQueue;
 pub use sql::{HINTS, Statements};
 pub use tiberius;

@@ -84,24 +84,6 @@ impl Source {
     }
 }
 
-/// How many connections to keep, and how long to wait for one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PoolOptions {
-    /// Most connections, without the one for renewals; 8 by default, at least 1.
-    pub size: u32,
-    /// How long a call waits for a connection; 15 seconds by default, at least 1 millisecond.
-    pub wait: Duration,
-}
-
-impl Default for PoolOptions {
-    fn default() -> Self {
-        Self {
-            size: 8,
-            wait: Duration::from_secs(15),
-        }
-    }
-}
-
 /// The pools of one queue. Nothing is connected until it is needed.
 pub(crate) struct Pools {
     operations: Source,
@@ -117,7 +99,7 @@ impl fmt::Debug for Pools {
 }
 
 impl Pools {
-    pub(crate) fn new(manager: &Manager, options: PoolOptions) -> Self {
+    pub(crate) fn new(manager: &Manager, size: u32, wait: Duration) -> Self {
         // One thread opens connections for both.
         let threads = Arc::new(
             ScheduledThreadPool::builder()
@@ -131,14 +113,14 @@ impl Pools {
                 .max_size(size)
                 .min_idle(Some(0))
                 .test_on_check_out(true)
-                .connection_timeout(options.wait.max(Duration::from_millis(1)))
+                .connection_timeout(wait.max(Duration::from_millis(1)))
                 .error_handler(Box::new(last.clone()))
                 .thread_pool(threads.clone())
                 .build_unchecked(manager.clone());
             Source { pool, last }
         };
         Self {
-            operations: source(options.size.max(1)),
+            operations: source(size.max(1)),
             renewals: source(1),
         }
     }

@@ -11,9 +11,10 @@ use queue_table_core::{
     Woken,
 };
 
+use crate::builder::Builder;
 use crate::connect::ConnectOptions;
 use crate::connection::{Client, Transaction};
-use crate::pool::{Manager, PoolOptions, Pools};
+use crate::pool::Pools;
 use crate::sql::Statements;
 use crate::{ENGINE, admin, check, lifecycle, migrate, recovery};
 
@@ -34,20 +35,27 @@ pub struct SqlServerQueue {
 }
 
 impl SqlServerQueue {
-    /// A queue by a connection string (see [`ConnectOptions::parse`]) with pools of the default size.
+    /// A queue on the table `job`, by a connection string (see [`ConnectOptions::parse`]).
     ///
     /// # Errors
     /// Those of the connection string; whether the server is there shows at the first call.
-    pub fn connect(connection_string: &str, table: &Table) -> Result<Self> {
-        let options = ConnectOptions::parse(connection_string)?;
-        Ok(Self::new(options, PoolOptions::default(), table))
+    pub fn connect(connection_string: &str) -> Result<Self> {
+        Self::builder(connection_string).build()
     }
 
-    /// A queue by options.
-    #[must_use]
-    pub fn new(options: ConnectOptions, pool: PoolOptions, table: &Table) -> Self {
+    /// Begins a queue with other tables or pools.
+    pub fn builder(connection_string: &str) -> Builder {
+        Builder::new(ConnectOptions::parse(connection_string))
+    }
+
+    /// Begins a queue whose connections are opened by these options.
+    pub fn builder_with(options: ConnectOptions) -> Builder {
+        Builder::new(Ok(options))
+    }
+
+    pub(crate) fn on(pools: Pools, table: &Table) -> Self {
         Self {
-            pools: Pools::new(&Manager::new(options), pool),
+            pools,
             sql: Statements::new(table),
             bell: Bell::default(),
         }

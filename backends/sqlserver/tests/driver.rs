@@ -1,5 +1,7 @@
 //! The driver's path against a scripted server: errors, lost connections, unknown outcomes. Not SQL Server.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod fake;
 
 use std::sync::atomic::{AtomicU32, Ordering};

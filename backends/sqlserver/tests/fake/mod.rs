@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use queue_table_core::Table;
-use queue_table_sqlserver::{ConnectOptions, PoolOptions, SqlServerQueue, Statements};
+use queue_table_sqlserver::{ConnectOptions, SqlServerQueue, Statements};
 
 pub(crate) use tds::Cell;
 
@@ -91,11 +91,11 @@ impl Fake {
     }
 
     pub(crate) fn queue_with(&self, options: ConnectOptions) -> SqlServerQueue {
-        let pool = PoolOptions {
-            size: 2,
-            wait: Duration::from_secs(2),
-        };
-        SqlServerQueue::new(options, pool, &Table::default())
+        SqlServerQueue::builder_with(options)
+            .pool_size(2)
+            .pool_wait(Duration::from_secs(2))
+            .build()
+            .unwrap()
     }
 
     /// Everything that was asked, but logins and the session's settings.
