@@ -1,4 +1,5 @@
-//! Writes every migration and statement into a folder, for a parser, a reviewer, or a migration tool.
+//! Writes every migration and statement into a folder, for a parser, a reviewer, or a migration
+//! tool.
 //!
 //! `cargo run -p queue-table-sqlserver --example tsql -- target/tsql`
 
@@ -19,7 +20,8 @@ fn table() -> Result<Table, queue_table_core::Invalid> {
         .with_column("trace_id", ColumnType::Uuid)
 }
 
-/// The user's own migration adds the columns; a schema model takes no ALTER TABLE, so they are put into CREATE TABLE.
+/// The user's own migration adds the columns; a schema model takes no ALTER TABLE, so they are put
+/// into CREATE TABLE.
 fn with_business_columns(text: &str) -> String {
     let last = "last_error NVARCHAR(MAX) NULL,\n";
     let columns = "  order_id BIGINT NULL,\n  tenant NVARCHAR(100) NULL,\n  trace_id UNIQUEIDENTIFIER NULL,\n";

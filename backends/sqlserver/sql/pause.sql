@@ -1,6 +1,7 @@
--- Stops claims of a queue; the primary key ignores a queue that is paused already.
+-- Stops claims of a queue; one that is paused stays paused since then.
 -- params: @P1 NVARCHAR(128) queue
 -- rows: none
 -- rules: C7
 INSERT INTO {job_queue} (queue, paused_at)
-VALUES (@P1, SYSUTCDATETIME())
+SELECT @P1, SYSUTCDATETIME()
+WHERE NOT EXISTS (SELECT 1 FROM {job_queue} AS paused WHERE paused.queue = @P1)

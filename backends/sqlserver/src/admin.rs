@@ -5,7 +5,7 @@ use queue_table_core::{
 };
 use tiberius::{Row, ToSql};
 
-use crate::connection::{Client, rows};
+use crate::connection::{Client, insert, rows};
 use crate::decode::{self, Cells};
 use crate::recovery::limit;
 use crate::sql::Statements;
@@ -59,8 +59,7 @@ pub(crate) async fn stats(
 }
 
 pub(crate) async fn pause(client: &mut Client, sql: &Statements, queue: &QueueName) -> Result<()> {
-    rows(client, "pause", &sql.pause, &[&queue.as_str()]).await?;
-    Ok(())
+    insert(client, "pause", &sql.pause, queue.as_str()).await
 }
 
 pub(crate) async fn resume(client: &mut Client, sql: &Statements, queue: &QueueName) -> Result<()> {

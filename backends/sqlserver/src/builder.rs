@@ -9,7 +9,8 @@ use crate::connect::ConnectOptions;
 use crate::pool::{Manager, Pools};
 use crate::queue::SqlServerQueue;
 
-/// Connections unless asked for more: enough for a worker's claims, completions and a few producers.
+/// Connections unless asked for more: enough for a worker's claims, completions and a few
+/// producers.
 const POOL_SIZE: u32 = 8;
 
 /// Most connections that can be asked for: SQL Server's own limit.
@@ -80,7 +81,8 @@ impl Builder {
     ///
     /// # Errors
     /// Those of the connection string (see [`ConnectOptions::parse`]), and
-    /// [`Error::Rejected`](queue_table_core::Error::Rejected) for a pool of more than 32,767 connections.
+    /// [`Error::Rejected`](queue_table_core::Error::Rejected) for a pool of more than 32,767
+    /// connections.
     pub fn build(self) -> Result<SqlServerQueue> {
         check_count("pool", self.pool_size as usize, POOL_SIZE_MAX)?;
         let manager = Manager::new(self.options?);

@@ -13,9 +13,9 @@ const TLS: bool = cfg!(any(feature = "rustls", feature = "native-tls"));
 
 /// Where the server is and how a connection behaves.
 ///
-/// Connections are encrypted and the server's certificate is checked, unless the string says otherwise. A build without
-/// the features `rustls` and `native-tls` refuses a string that does not say `encrypt=false`, instead of sending a
-/// password in the clear.
+/// Connections are encrypted and the server's certificate is checked, unless the string says
+/// otherwise. A build without the features `rustls` and `native-tls` refuses a string that does not
+/// say `encrypt=false`, instead of sending a password in the clear.
 ///
 /// ```
 /// use queue_table_sqlserver::ConnectOptions;
@@ -44,17 +44,19 @@ impl fmt::Debug for ConnectOptions {
 impl ConnectOptions {
     /// Reads a connection string of either form.
     ///
-    /// A text that begins with `sqlserver://` or `mssql://` is a URL: `sqlserver://user:password@host:port/database`,
-    /// percent-encoded, port 1433 by default. Its query takes `encrypt` (`true`, `false`, `strict`),
-    /// `trust_server_certificate`, `trust_server_certificate_ca` (a file), `application_name`, and in whole seconds
+    /// A text that begins with `sqlserver://` or `mssql://` is a URL:
+    /// `sqlserver://user:password@host:port/database`, percent-encoded, port 1433 by default. Its
+    /// query takes `encrypt` (`true`, `false`, `strict`), `trust_server_certificate`,
+    /// `trust_server_certificate_ca` (a file), `application_name`, and in whole seconds
     /// `connect_timeout` (15), `command_timeout` (30) and `lock_timeout` (10).
     ///
-    /// Anything else is an ADO string, such as `Server=tcp:host,1433;Database=shop;User Id=app;Password=...`, with
-    /// `Connect Timeout` and `Command Timeout` in seconds.
+    /// Anything else is an ADO string, such as `Server=tcp:host,1433;Database=shop;User
+    /// Id=app;Password=...`, with `Connect Timeout` and `Command Timeout` in seconds.
     ///
     /// # Errors
-    /// [`Error::Rejected`] for a text that is neither (it is not repeated in the message: it holds a password), and
-    /// [`Error::Unsupported`] when encryption is asked for, or not refused, in a build without TLS.
+    /// [`Error::Rejected`] for a text that is neither (it is not repeated in the message: it holds
+    /// a password), and [`Error::Unsupported`] when encryption is asked for, or not refused, in a
+    /// build without TLS.
     pub fn parse(text: &str) -> Result<Self> {
         let rest = text
             .strip_prefix("sqlserver://")
@@ -70,7 +72,8 @@ impl ConnectOptions {
     /// Half a surrogate pair in a text written by other means is read as U+FFFD.
     #[must_use]
     pub fn of(mut config: Config) -> Self {
-        // NVARCHAR may hold half a surrogate pair. Strictly decoded, one such text would cost the batch it came with.
+        // NVARCHAR may hold half a surrogate pair. Strictly decoded, one such text would cost the
+        // batch it came with.
         config.lossy_utf16_decoding(true);
         Self {
             config,
@@ -93,7 +96,8 @@ impl ConnectOptions {
         self
     }
 
-    /// Bounds each answer of the server; 30 seconds by default. A connection that ran into it is closed.
+    /// Bounds each answer of the server; 30 seconds by default. A connection that ran into it is
+    /// closed.
     ///
     /// Keep it longer than the lock timeout, which leaves the connection usable.
     #[must_use]
@@ -102,7 +106,8 @@ impl ConnectOptions {
         self
     }
 
-    /// Bounds each wait for a lock; 10 seconds by default. Running into it is [`Error::Contention`].
+    /// Bounds each wait for a lock; 10 seconds by default. Running into it is
+    /// [`Error::Contention`].
     #[must_use]
     pub fn with_lock_timeout(self, timeout: Duration) -> Self {
         Self {

@@ -26,11 +26,12 @@ const REDIRECTS_MAX: usize = 3;
 
 /// One connection, for one thread at a time: it blocks where the driver would wait.
 ///
-/// It owns a single-threaded runtime, which runs only inside a call. Calls panic inside an async task: hand them to
-/// `spawn_blocking` there, or use the functions of [`crate::lifecycle`] on a client of your own.
+/// It owns a single-threaded runtime, which runs only inside a call. Inside an async task calls
+/// panic, and so does dropping it: keep it within `spawn_blocking` there, or use the functions of
+/// [`crate::lifecycle`] on a client of your own.
 ///
-/// Its session is at READ COMMITTED with XACT_ABORT and NOCOUNT on: any error of the server rolls the whole transaction
-/// back, and no row counts are reported (use OUTPUT).
+/// Its session is at READ COMMITTED with XACT_ABORT and NOCOUNT on: any error of the server rolls
+/// the whole transaction back, and no row counts are reported (use OUTPUT).
 pub struct Connection {
     runtime: Runtime,
     client: Client,
@@ -52,8 +53,8 @@ impl Connection {
     /// Connects, logs in, and sets the session.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the server cannot be reached, is too slow, or its database is not open;
-    /// [`Error::Engine`] when it refuses the login.
+    /// [`Error::Unavailable`] when the server cannot be reached, is too slow, or its database is
+    /// not open; [`Error::Engine`] when it refuses the login.
     pub fn open(options: &ConnectOptions) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -99,7 +100,8 @@ impl Connection {
         })
     }
 
-    /// Runs a statement on its own, outside a transaction, and returns the rows of its first result.
+    /// Runs a statement on its own, outside a transaction, and returns the rows of its first
+    /// result.
     ///
     /// # Errors
     /// The server's, by what to do next.
@@ -123,7 +125,8 @@ impl Connection {
     }
 }
 
-/// The batch that sets a session up for the queue, for clients of your own: run it as plain text, without parameters.
+/// The batch that sets a session up for the queue, for clients of your own: run it as plain text,
+/// without parameters.
 ///
 /// Every wait for a lock ends after `lock_timeout`, as contention.
 #[must_use]
@@ -178,6 +181,27 @@ pub(crate) async fn rows(
     answer.into_first_result().await.map_err(map(operation))
 }
 
+/// Runs an INSERT into a table whose key ignores duplicates, and tells so by a warning.
+///
+/// Servers send it as a message, but Microsoft's page on CREATE INDEX shows it with the severity of
+/// an error.
+pub(crate) async fn insert(
+    client: &mut Client,
+    operation: &'static str,
+    text: &str,
+    given: &str,
+) -> Result<()> {
+    const DUPLICATE_IGNORED: u32 = 3604;
+    let done = match client.query(text, &[&given]).await {
+        Ok(answer) => answer.into_results().await.map(drop),
+        Err(error) => Err(error),
+    };
+    match done {
+        Err(error) if error.code() == Some(DUPLICATE_IGNORED) => Ok(()),
+        done => done.map_err(map(operation)),
+    }
+}
+
 /// Runs a batch without parameters, outside `sp_executesql`, at whose end SET would be undone.
 pub(crate) async fn batch(client: &mut Client, operation: &'static str, text: &str) -> Result<()> {
     let answer = client.simple_query(text).await.map_err(map(operation))?;
@@ -187,8 +211,8 @@ pub(crate) async fn batch(client: &mut Client, operation: &'static str, text: &s
 
 /// An open transaction: rolled back when dropped, unless it was committed.
 ///
-/// The first error of the server ends it, because XACT_ABORT is on: every later call is refused, so that nothing runs
-/// outside the transaction by mistake.
+/// The first error of the server ends it, because XACT_ABORT is on: every later call is refused, so
+/// that nothing runs outside the transaction by mistake.
 ///
 /// ```no_run
 /// use queue_table_sqlserver::{ConnectOptions, Connection};
@@ -230,8 +254,9 @@ impl Transaction<'_> {
     /// Commits.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] when the connection was lost meanwhile; [`Rejected::NotInTransaction`] when an earlier
-    /// error has ended the transaction: nothing was stored.
+    /// [`Error::OutcomeUnknown`] when the connection was lost meanwhile;
+    /// [`Rejected::NotInTransaction`] when an earlier error has ended the transaction: nothing was
+    /// stored.
     pub fn commit(self) -> Result<()> {
         self.commit_as("commit")
     }
@@ -285,7 +310,8 @@ impl Transaction<'_> {
     }
 }
 
-/// Whether the server has rolled back. A lost claim and values that were refused before any SQL leave everything as it is.
+/// Whether the server has rolled back. A lost claim and values that were refused before any SQL
+/// leave everything as it is.
 fn ends_transaction(error: &Error) -> bool {
     match error {
         Error::LostClaim(_) => false,

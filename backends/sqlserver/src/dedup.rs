@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use queue_table_core::{DedupScope, Error, JobId, Result, State};
 use serde_json::{Value, json};
 
-use crate::connection::{Client, rows};
+use crate::connection::{Client, insert, rows};
 use crate::decode::{self, Cells};
 use crate::error::failed;
 use crate::lifecycle::ids_json;
@@ -45,7 +45,8 @@ impl Held {
     }
 }
 
-/// Locks the keys until the transaction ends, and tells whom each names. Keys that nobody held are now this transaction's.
+/// Locks the keys until the transaction ends, and tells whom each names. Keys that nobody held are
+/// now this transaction's.
 pub(crate) async fn hold(
     client: &mut Client,
     sql: &Statements,
@@ -61,7 +62,7 @@ pub(crate) async fn hold(
         .map(|Naming { key, scope }| json!([key.0, key.1, scope]));
     let wanted = Value::from_iter(wanted).to_string();
     for _ in 0..TAKES_MAX {
-        rows(client, operation, &sql.dedup_take, &[&wanted]).await?;
+        insert(client, operation, &sql.dedup_take, &wanted).await?;
         let locked = rows(client, operation, &sql.dedup_lock, &[&wanted]).await?;
         if locked.len() == namings.len() {
             return with_states(client, sql, operation, &locked).await;
@@ -71,7 +72,8 @@ pub(crate) async fn hold(
     Err(Error::Contention(failed(operation, text)))
 }
 
-/// The holders' states are read by a statement of its own: it sees what was committed before the locks were had.
+/// The holders' states are read by a statement of its own: it sees what was committed before the
+/// locks were had.
 async fn with_states(
     client: &mut Client,
     sql: &Statements,
@@ -130,7 +132,7 @@ pub(crate) async fn put(
         .collect();
     if !past.is_empty() {
         let past = Value::Array(past).to_string();
-        rows(client, operation, &sql.past_put, &[&past]).await?;
+        insert(client, operation, &sql.past_put, &past).await?;
     }
     let named = named
         .iter()

@@ -17,14 +17,15 @@ use crate::sql::Statements;
 /// Most jobs in one statement: below the 5,000 locks at which a table lock is taken.
 const CHUNK_JOBS: usize = 1_000;
 
-/// Payload bytes at which a statement is full. One JSON text of some megabytes is well within the server's memory.
+/// Payload bytes at which a statement is full. One JSON text of some megabytes is well within the
+/// server's memory.
 const CHUNK_BYTES: usize = 4 * 1_024 * 1_024;
 
 /// Stores jobs, all or none, in the order given.
 ///
 /// # Errors
-/// [`Error::Rejected`](queue_table_core::Error::Rejected) for more than 10,000 jobs, or business columns the statements
-/// were not built with; transient ones.
+/// [`Error::Rejected`](queue_table_core::Error::Rejected) for more than 10,000 jobs, or business
+/// columns the statements were not built with; transient ones.
 pub async fn enqueue(
     client: &mut Client,
     sql: &Statements,

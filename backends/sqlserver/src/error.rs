@@ -15,7 +15,8 @@ pub(crate) fn map(operation: &'static str) -> impl Fn(tiberius::error::Error) ->
 
 /// Maps an error of the COMMIT of `operation`.
 ///
-/// An answer from a server that goes on means that nothing was stored. Without an answer nobody knows.
+/// An answer from a server that goes on means that nothing was stored. Without an answer nobody
+/// knows.
 pub(crate) fn commit(operation: &'static str) -> impl Fn(tiberius::error::Error) -> Error + Copy {
     move |error| match &error {
         tiberius::error::Error::Server(answer) if is_decisive(answer.class()) => {
@@ -113,7 +114,8 @@ impl Answer {
         }
     }
 
-    /// The constraint's, index's or column's name, which stands between quotes at a place of its own in each message.
+    /// The constraint's, index's or column's name, which stands between quotes at a place of its
+    /// own in each message.
     fn constraint(&self) -> String {
         let behind = match self.number {
             547 => "constraint \"",
@@ -142,11 +144,13 @@ enum Step {
 
 fn next_step(number: u32) -> Step {
     match number {
-        // 1205 deadlock victim; 1222 lock timeout; 3960, 3961 snapshot conflict; 3902, 3903 no transaction, 3930, 3998
-        // a transaction that cannot be committed: the server has rolled back, or will.
+        // 1205 deadlock victim; 1222 lock timeout; 3960, 3961 snapshot conflict; 3902, 3903 no
+        // transaction, 3930, 3998 a transaction that cannot be committed: the server has rolled
+        // back, or will.
         1205 | 1222 | 3902 | 3903 | 3930 | 3960 | 3961 | 3998 => Step::Contention,
 
-        // 547 CHECK or FOREIGN KEY; 515 NULL; 2601, 2627 duplicate key; 2628, 8152 too long for its column.
+        // 547 CHECK or FOREIGN KEY; 515 NULL; 2601, 2627 duplicate key; 2628, 8152 too long for its
+        // column.
         547 | 515 | 2601 | 2627 | 2628 | 8152 => Step::Constraint,
 
         208 => Step::Migrate,
@@ -164,7 +168,8 @@ fn next_step(number: u32) -> Step {
         195 | 317 => Step::Unsupported("SQL Server 2019 or newer is needed"),
         319 | 13609 => Step::Unsupported("the database's compatibility level must be 130 or more"),
 
-        // Memory, locks, log or disk used up; a database that is read-only, closed, starting or failing over.
+        // Memory, locks, log or disk used up; a database that is read-only, closed, starting or
+        // failing over.
         701 | 802 | 1101 | 1105 | 1204 | 8645 | 8651 | 9002 => Step::Unavailable,
         596 | 615 | 921..=927 | 941 | 942 | 945 | 952 | 976 | 978 | 979 | 983 => Step::Unavailable,
         3906 | 3908 | 4060 | 4221 | 6005 | 17142 | 18401 => Step::Unavailable,
@@ -175,7 +180,8 @@ fn next_step(number: u32) -> Step {
         }
         49918..=49920 => Step::Unavailable,
 
-        // Everything else, 18456 (login failed) and 229 (permission denied) among them: trying again does not help.
+        // Everything else, 18456 (login failed) and 229 (permission denied) among them: trying
+        // again does not help.
         _ => Step::Engine,
     }
 }

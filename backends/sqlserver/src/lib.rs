@@ -1,24 +1,26 @@
-//! `queue-table` on SQL Server: background jobs in an ordinary table of the application's database, on tiberius.
+//! `queue-table` on SQL Server: background jobs in an ordinary table of the application's database,
+//! on tiberius.
 //!
-//! The queue is [`SqlServerQueue`]. A service that has no connection of its own uses its `transaction`; one that does
-//! uses a [`Connection`] of this crate, whose [`Transaction`] goes into the `_in` operations, or the async functions of
-//! [`lifecycle`] on a client of tiberius.
+//! The queue is [`SqlServerQueue`]. A service that has no connection of its own uses its
+//! `transaction`; one that does uses a [`Connection`] of this crate, whose [`Transaction`] goes
+//! into the `_in` operations, or the async functions of [`lifecycle`] on a client of tiberius.
 //!
 //! # What was run
-//! This backend has not been run on SQL Server by its authors. Its statements pass Microsoft's own parser and bind
-//! against its schema model; the driver's path, errors and lost connections are tested against scripted servers that
-//! speak TDS. The conformance suite takes a server by `SQLSERVER_URL`; the workflow `sqlserver.yml` runs it in a
-//! container.
+//! This backend has not been run on SQL Server by its authors. Its statements pass Microsoft's own
+//! parser and bind against its schema model; the driver's path, errors and lost connections are
+//! tested against scripted servers that speak TDS. The conformance suite takes a server by
+//! `SQLSERVER_URL`; the workflow `sqlserver.yml` runs it in a container.
 //!
 //! # Which server
-//! SQL Server 2019 or newer, Azure SQL Database; compatibility level 130 or more. READ_COMMITTED_SNAPSHOT and optimized
-//! locking may be on or off.
+//! SQL Server 2019 or newer, Azure SQL Database; compatibility level 130 or more.
+//! READ_COMMITTED_SNAPSHOT and optimized locking may be on or off.
 //!
 //! # TLS
-//! Choose one of the features `rustls` and `native-tls`: both at once do not compile. Without either, only connection
-//! strings that say `encrypt=false` are taken.
+//! Choose one of the features `rustls` and `native-tls`: both at once do not compile. Without
+//! either, only connection strings that say `encrypt=false` are taken.
 
 mod admin;
+mod answers;
 mod builder;
 mod check;
 mod connect;

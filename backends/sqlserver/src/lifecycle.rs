@@ -1,9 +1,11 @@
-//! The protocol's operations on a transaction that somebody opened: the only place that binds and decodes.
+//! The protocol's operations on a transaction that somebody opened: the only place that binds and
+//! decodes.
 //!
-//! They are public for services that hold a client of tiberius' own. Such a client must be inside a transaction at READ
-//! COMMITTED (or REPEATABLE READ), best with `XACT_ABORT ON`; the functions begin nothing and commit nothing, and after
-//! any error but [`Error::LostClaim`](queue_table_core::Error::LostClaim) the caller rolls back. Outside a transaction
-//! locks would not last from one statement to the next, and a claim would not be safe.
+//! They are public for services that hold a client of tiberius' own. Such a client must be inside a
+//! transaction at READ COMMITTED (or REPEATABLE READ), best with `XACT_ABORT ON`; the functions
+//! begin nothing and commit nothing, and after any error but
+//! [`Error::LostClaim`](queue_table_core::Error::LostClaim) the caller rolls back. Outside a
+//! transaction locks would not last from one statement to the next, and a claim would not be safe.
 
 use std::collections::HashMap;
 
@@ -14,17 +16,20 @@ use queue_table_core::{
 use serde_json::{Value, json};
 use tiberius::Row;
 
-use crate::connection::{Client, rows};
+use crate::answers::{Answers, receipt_json};
+use crate::connection::{Client, insert, rows};
 use crate::decode::{self, Cells};
 use crate::sql::Statements;
 
 pub use crate::enqueue::enqueue;
 pub use crate::recovery::reap;
 
-/// Claims due jobs: one probe that locks nothing, and one statement for each priority that has a due job.
+/// Claims due jobs: one probe that locks nothing, and one statement for each priority that has a
+/// due job.
 ///
 /// # Errors
-/// [`Error::Unsupported`](queue_table_core::Error::Unsupported) at another isolation level, and transient ones.
+/// [`Error::Unsupported`](queue_table_core::Error::Unsupported) at another isolation level, and
+/// transient ones.
 pub async fn claim(
     client: &mut Client,
     sql: &Statements,
@@ -96,7 +101,8 @@ fn accepts(request: &ClaimRequest) -> Option<String> {
 /// Moves the deadlines of the claims that hold to now + `lease`.
 ///
 /// # Errors
-/// [`Error::Rejected`](queue_table_core::Error::Rejected) for more than 1,000 receipts, and transient ones.
+/// [`Error::Rejected`](queue_table_core::Error::Rejected) for more than 1,000 receipts, and
+/// transient ones.
 pub async fn renew(
     client: &mut Client,
     sql: &Statements,
@@ -134,7 +140,8 @@ pub async fn ack(
     Ok(answers.finish())
 }
 
-/// The rows of an ack whose COMMIT was not answered, read under their locks: the lost transaction is over by then.
+/// The rows of an ack whose COMMIT was not answered, read under their locks: the lost transaction
+/// is over by then.
 pub(crate) async fn lock_receipts(
     client: &mut Client,
     sql: &Statements,
@@ -233,7 +240,7 @@ pub(crate) async fn record_attempts(
 ) -> Result<()> {
     if !given.is_empty() {
         let given = Value::Array(given).to_string();
-        rows(client, operation, &sql.failure, &[&given]).await?;
+        insert(client, operation, &sql.failure, &given).await?;
     }
     Ok(())
 }
@@ -241,7 +248,8 @@ pub(crate) async fn record_attempts(
 /// Records an effect of the claim's job; `false` when an earlier attempt has committed it.
 ///
 /// # Errors
-/// [`Error::LostClaim`](queue_table_core::Error::LostClaim) when the claim no longer holds, and transient ones.
+/// [`Error::LostClaim`](queue_table_core::Error::LostClaim) when the claim no longer holds, and
+/// transient ones.
 pub async fn record_effect(
     client: &mut Client,
     sql: &Statements,
@@ -287,89 +295,9 @@ fn ids(operation: &'static str, found: &[Row]) -> Result<HashMap<JobId, ()>> {
     found.iter().map(id).collect()
 }
 
-fn receipt_json(receipt: &Receipt) -> Value {
-    let worker = receipt.worker().as_str();
-    json!([receipt.job_id().get(), receipt.attempt(), worker])
-}
-
-/// The answers to a batch of receipts, found in rounds that hold no job twice.
-///
-/// So a receipt that stands twice is judged by what its first standing left.
-struct Answers<'a, T> {
-    receipts: Vec<&'a Receipt>,
-    answers: Vec<Option<Fenced<T>>>,
-}
-
-impl<'a, T> Answers<'a, T> {
-    fn to(receipts: Vec<&'a Receipt>) -> Self {
-        let answers = receipts.iter().map(|_| None).collect();
-        Self { receipts, answers }
-    }
-
-    /// Positions in the batch, each round in the order of the job ids: the order in which rows are locked.
-    fn rounds(&self) -> Vec<Vec<usize>> {
-        let mut rounds: Vec<Vec<usize>> = Vec::new();
-        let mut times: HashMap<JobId, usize> = HashMap::new();
-        for (index, receipt) in self.receipts.iter().enumerate() {
-            let time = times.entry(receipt.job_id()).or_default();
-            if rounds.len() == *time {
-                rounds.push(Vec::new());
-            }
-            rounds[*time].push(index);
-            *time += 1;
-        }
-        for round in &mut rounds {
-            round.sort_by_key(|&index| self.receipts[index].job_id());
-        }
-        rounds
-    }
-
-    fn ids(&self, round: &[usize]) -> Vec<JobId> {
-        let receipts = round.iter().map(|&index| self.receipts[index]);
-        receipts.map(Receipt::job_id).collect()
-    }
-
-    fn json(&self, round: &[usize]) -> String {
-        let receipts = round.iter().map(|&index| self.receipts[index]);
-        Value::from_iter(receipts.map(receipt_json)).to_string()
-    }
-
-    fn settle(
-        &mut self,
-        round: &[usize],
-        mut held: HashMap<JobId, T>,
-        seen: &HashMap<JobId, Observed>,
-    ) {
-        for &index in round {
-            let receipt = self.receipts[index];
-            let job_id = receipt.job_id();
-            let answer = held.remove(&job_id);
-            self.answers[index] =
-                Some(answer.ok_or_else(|| LostClaim::judge(receipt, seen.get(&job_id))));
-        }
-    }
-
-    fn finish(self) -> Vec<Fenced<T>> {
-        self.answers.into_iter().flatten().collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use queue_table_core::WorkerId;
-
     use super::*;
-
-    #[test]
-    fn a_receipt_that_stands_twice_is_judged_in_two_rounds_and_rows_are_locked_by_id() {
-        let worker = WorkerId::new("w").unwrap();
-        let receipt = |id| Receipt::new(JobId::new(id), 1, worker.clone());
-        let given = [receipt(9), receipt(2), receipt(9), receipt(5)];
-        let answers = Answers::<()>::to(given.iter().collect());
-        assert_eq!(answers.rounds(), [vec![1, 3, 0], vec![2]]);
-        let locked = answers.ids(&[1, 3, 0]);
-        assert_eq!(locked, [2, 5, 9].map(JobId::new));
-    }
 
     #[test]
     fn the_functions_can_be_spawned_on_a_runtime_with_threads() {

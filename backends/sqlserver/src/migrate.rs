@@ -16,7 +16,8 @@ const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] = [(
     include_str!("../migrations/0001_tables.sql"),
 )];
 
-/// The migrations for one set of tables, in order, for a migration tool of your own: file name and text.
+/// The migrations for one set of tables, in order, for a migration tool of your own: file name and
+/// text.
 ///
 /// Each text is one batch. Run by another tool, it fills the same ledger as `migrate`.
 #[must_use]
@@ -27,7 +28,8 @@ pub fn migrations(table: &Table) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Brings the tables to this build's version, in the open transaction: T-SQL's DDL rolls back like anything else.
+/// Brings the tables to this build's version, in the open transaction: T-SQL's DDL rolls back like
+/// anything else.
 pub(crate) async fn migrate(client: &mut Client, sql: &Statements) -> Result<Migrated> {
     let operation = "migrate";
     if let Some(lacks) = too_old(&Facts::read(client, sql).await?) {

@@ -1,4 +1,5 @@
-//! Pools of connections on r2d2: one for all operations, and one connection kept apart for renewals.
+//! Pools of connections on r2d2: one for all operations, and one connection kept apart for
+//! renewals.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +15,9 @@ use crate::error::failed;
 
 /// Opens, resets and judges connections for an r2d2 pool.
 ///
-/// A check-out runs the session's settings again: that shows that the connection is alive, and undoes whatever an
-/// earlier user set, in one round trip. A connection that was lost, timed out, or still has a transaction open is closed.
+/// A check-out runs the session's settings again: that shows that the connection is alive, and
+/// undoes whatever an earlier user set, in one round trip. A connection that was lost, timed out,
+/// or still has a transaction open is closed.
 #[derive(Debug, Clone)]
 pub struct Manager {
     options: ConnectOptions,

@@ -26,7 +26,8 @@ const TRY_DELAY: Duration = Duration::from_millis(10);
 
 /// A queue system in one SQL Server database.
 ///
-/// Cloning is not needed: share it by reference or in an `Arc`. Nothing is connected until the first call.
+/// Cloning is not needed: share it by reference or in an `Arc`. Nothing is connected until the
+/// first call.
 #[derive(Debug)]
 pub struct SqlServerQueue {
     pools: Pools,
@@ -73,7 +74,8 @@ impl SqlServerQueue {
         self.pools.open_connections()
     }
 
-    /// One transaction around one piece of work; again when others are in the way, a bounded number of times.
+    /// One transaction around one piece of work; again when others are in the way, a bounded number
+    /// of times.
     fn in_transaction<T>(
         &self,
         operation: &'static str,
@@ -109,10 +111,12 @@ impl SqlServerQueue {
         }
     }
 
-    /// Decides an ack whose COMMIT was not answered by its rows: it was stored as a whole or not at all.
+    /// Decides an ack whose COMMIT was not answered by its rows: it was stored as a whole or not at
+    /// all.
     ///
-    /// The rows' locks are had only once the lost transaction is over. A receipt that this ack held is answered Ok when
-    /// its attempt has succeeded: nobody else could have done that. One that still runs is acknowledged now.
+    /// The rows' locks are had only once the lost transaction is over. A receipt that this ack held
+    /// is answered Ok when its attempt has succeeded: nobody else could have done that. One that
+    /// still runs is acknowledged now.
     fn ack_again(&self, receipts: &[Receipt], held: &[Fenced<()>]) -> Result<Vec<Fenced<()>>> {
         self.in_transaction("ack", async |client, sql| {
             let seen = lifecycle::lock_receipts(client, sql, receipts).await?;
@@ -130,7 +134,8 @@ impl SqlServerQueue {
         })
     }
 
-    /// Deletes what can be deleted; a refused batch is halved until the rows that a constraint keeps stand alone.
+    /// Deletes what can be deleted; a refused batch is halved until the rows that a constraint
+    /// keeps stand alone.
     fn purge_all(&self, jobs: &[PurgeCursor], purged: &mut Purged) -> Result<()> {
         if jobs.is_empty() {
             return Ok(());
@@ -395,7 +400,8 @@ impl TransactionalBackend for SqlServerQueue {
     }
 }
 
-/// The one answer of a batch of one; a lost claim is an error here, so that `?` rolls the caller's transaction back.
+/// The one answer of a batch of one; a lost claim is an error here, so that `?` rolls the caller's
+/// transaction back.
 fn only<T>(operation: &'static str, answers: Vec<Fenced<T>>) -> Result<T> {
     let missing = || crate::error::unexpected(operation, "the batch of one has no answer");
     let answer = answers.into_iter().next().ok_or_else(missing)?;

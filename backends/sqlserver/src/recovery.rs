@@ -21,7 +21,8 @@ const LEASE_EXPIRED: &str = "lease expired";
 /// The last error of a ready job that had no attempt left, unless it has one.
 const NO_ATTEMPTS_LEFT: &str = "no attempts left";
 
-/// Brings back running jobs whose lease has run out, and buries ready jobs that have no attempt left.
+/// Brings back running jobs whose lease has run out, and buries ready jobs that have no attempt
+/// left.
 ///
 /// # Errors
 /// Transient ones.
@@ -274,7 +275,8 @@ pub(crate) async fn purge_select(
     found.iter().map(cursor).collect()
 }
 
-/// Deletes jobs that `purge_select` found and everything that is kept about them; tells how many were still there.
+/// Deletes jobs that `purge_select` found and everything that is kept about them; tells how many
+/// were still there.
 pub(crate) async fn purge(
     client: &mut Client,
     sql: &Statements,

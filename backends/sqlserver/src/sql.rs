@@ -2,11 +2,13 @@
 
 use queue_table_core::{ColumnType, Table};
 
-/// The hints of every read that takes rows to change them: pass locked rows, hold what is read, row by row.
+/// The hints of every read that takes rows to change them: pass locked rows, hold what is read, row
+/// by row.
 ///
-/// READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on. Microsoft's page on table hints puts
-/// it into one group with ROWLOCK and allows one of a group; Rebus.SqlServer runs the two together on real servers.
-/// Should a server refuse the pair (1047), take ROWLOCK out: page locks are off on every index anyway.
+/// READCOMMITTEDLOCK is what READPAST needs where READ_COMMITTED_SNAPSHOT is on. Microsoft's page
+/// on table hints puts it into one group with ROWLOCK and allows one of a group; Rebus.SqlServer
+/// runs the two together on real servers. Should a server refuse the pair (1047), take ROWLOCK out:
+/// page locks are off on every index anyway.
 pub const HINTS: &str = "READPAST, UPDLOCK, ROWLOCK, READCOMMITTEDLOCK";
 
 /// The sister tables, by suffix.
@@ -19,7 +21,8 @@ pub(crate) const SISTERS: [&str; 6] = [
     "schema",
 ];
 
-/// Puts the names of one set of tables into a text. Names are lower-case identifiers, so brackets quote them.
+/// Puts the names of one set of tables into a text. Names are lower-case identifiers, so brackets
+/// quote them.
 pub(crate) fn fill(table: &Table, text: &str) -> String {
     let schema = table
         .schema()

@@ -1,4 +1,5 @@
-//! The driver's path against a scripted server: errors, lost connections, unknown outcomes. Not SQL Server.
+//! The driver's path against a scripted server: errors, lost connections, unknown outcomes. Not SQL
+//! Server.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

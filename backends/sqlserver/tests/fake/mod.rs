@@ -1,6 +1,8 @@
-//! A scripted server: answers TDS as a test tells it, and hangs up, stalls or refuses where a real one might.
+//! A scripted server: answers TDS as a test tells it, and hangs up, stalls or refuses where a real
+//! one might.
 //!
-//! It knows no SQL. A request is recognised by the statement's own text, and its answer is the script's.
+//! It knows no SQL. A request is recognised by the statement's own text, and its answer is the
+//! script's.
 
 mod tds;
 
@@ -38,7 +40,8 @@ pub(crate) enum Reply {
     Done,
     /// Answers with rows: the columns' names, then the cells.
     Rows(Vec<&'static str>, Vec<Vec<Cell>>),
-    /// Answers with an error: number and severity. An open transaction is rolled back, as under XACT_ABORT.
+    /// Answers with an error: number and severity. An open transaction is rolled back, as under
+    /// XACT_ABORT.
     Error(u32, u8),
     /// Closes the connection without an answer.
     Cut,
