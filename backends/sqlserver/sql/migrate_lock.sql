@@ -2,5 +2,5 @@
 -- params: none
 -- rows: one (granted: 0 or more when it is)
 DECLARE @granted INT;
-EXEC @granted = sp_getapplock @Resource = N'queue-table {name}', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
+EXEC @granted = sp_getapplock @Resource = N'queue-table {name}', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 20000;
 SELECT @granted AS granted

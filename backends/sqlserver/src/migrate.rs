@@ -66,7 +66,7 @@ async fn lock(client: &mut Client, sql: &Statements) -> Result<()> {
     match answer.first().map(granted).transpose()? {
         Some(code) if code >= 0 => Ok(()),
         _ => {
-            let text = "another process has been migrating for a minute";
+            let text = "another process has been migrating for 20 seconds";
             Err(Error::Contention(failed("migrate", text)))
         }
     }

@@ -1,14 +1,10 @@
 //! The driver's path against a scripted server: errors, lost connections, unknown outcomes. Not SQL
 //! Server.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod fake;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use fake::{Cell, Fake, Reply, Request};
+use crate::fake::{Cell, Fake, Reply, Request};
 use queue_table_core::{
     ClaimRequest, Error, JobId, Kind, LostReason, NewJob, Payload, QueueBackend, QueueName,
     Receipt, TransactionalBackend, WorkerId,

@@ -1,6 +1,5 @@
 //! The same driver against Microsoft's own mock of the protocol, `mssql-mock-tds`: a second reading
 //! of TDS beside the scripted server of this crate. It knows no SQL either, and is not SQL Server.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::sync::mpsc;

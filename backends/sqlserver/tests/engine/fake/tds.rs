@@ -188,6 +188,11 @@ fn behind_headers(body: &[u8]) -> &[u8] {
     &body[length as usize..]
 }
 
+/// Whether the request's transaction descriptor is that of this server's transactions.
+pub(crate) fn names_transaction(body: &[u8]) -> bool {
+    body[10..18] == TRANSACTION_ID
+}
+
 pub(crate) fn transaction_request(body: &[u8]) -> u16 {
     let request = behind_headers(body);
     u16::from_le_bytes([request[0], request[1]])

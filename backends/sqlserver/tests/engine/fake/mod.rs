@@ -43,6 +43,8 @@ pub(crate) enum Reply {
     /// Answers with an error: number and severity. An open transaction is rolled back, as under
     /// XACT_ABORT.
     Error(u32, u8),
+    /// Answers with an error that ends neither the statement nor the transaction.
+    Warning(u32, u8),
     /// Closes the connection without an answer.
     Cut,
     /// Sends these rows but not their end, and closes the connection.
@@ -135,7 +137,11 @@ impl Served {
             }
             let request = self.recognise(kind, &body);
             self.log.lock().unwrap().push(request.clone());
-            let reply = (self.script.lock().unwrap())(&request);
+            let reply = match self.is_of_the_transaction(&request, &body) {
+                true => (self.script.lock().unwrap())(&request),
+                // What a server says to a request that names a transaction it has not open.
+                false => Reply::Error(3989, 16),
+            };
             match self.tokens(&request, reply) {
                 Answer::Whole(tokens) => tds::write_message(&mut self.stream, &tokens)?,
                 Answer::Part(tokens) => {
@@ -145,6 +151,11 @@ impl Served {
                 Answer::None => return Ok(()),
             }
         }
+    }
+
+    /// Whether the request names the open transaction, or none when none is open.
+    fn is_of_the_transaction(&self, request: &Request, body: &[u8]) -> bool {
+        *request == Request::Login || tds::names_transaction(body) == self.in_transaction
     }
 
     fn recognise(&self, kind: u8, body: &[u8]) -> Request {
@@ -186,6 +197,7 @@ impl Served {
                 tokens.extend(tds::done(true));
                 return Answer::Whole(tokens);
             }
+            Reply::Warning(number, class) => tokens.extend(tds::error(number, class)),
             Reply::Done => {}
         }
         match request {
