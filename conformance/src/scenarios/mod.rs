@@ -48,6 +48,7 @@ mod fence;
 mod order;
 mod plan;
 mod schema;
+mod steps;
 mod storage;
 mod time;
 mod transaction;
@@ -82,6 +83,7 @@ pub fn registry<F: Fixture>() -> Vec<Scenario<F>> {
 /// What scenarios use; `use super::prelude::*`.
 #[allow(unused_imports, reason = "one list for every tier")]
 mod prelude {
+    pub(super) use std::sync::Arc;
     pub(super) use std::time::Duration;
 
     pub(super) use queue_table_core::{
@@ -89,6 +91,7 @@ mod prelude {
         TransactionalBackend, WorkerId,
     };
 
+    pub(super) use super::steps::{Span, ids, job_for, retry};
     pub(super) use crate::arena::{Arena, delay};
     pub(super) use crate::check::{
         Check, Failed, expect, expect_eq, expect_kind, expect_lost, expect_one, expect_rejected,
