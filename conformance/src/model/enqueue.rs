@@ -17,7 +17,7 @@ impl Open<'_> {
             let syntax = Failed::new(ENGINE, "enqueue", "syntax error near `VALUES`");
             return Err(Error::Engine(syntax));
         }
-        if self.has(Fault::EnqueueStoresHalfABatch) {
+        if jobs.len() > 1 && self.has(Fault::EnqueueStoresHalfABatch) {
             return jobs.iter().map(|job| self.enqueue_checked(job)).collect();
         }
         let columns = jobs.iter().map(|job| self.arrange(job));
@@ -27,7 +27,7 @@ impl Open<'_> {
         let mut stored: Vec<_> = stored
             .map(|(job, columns)| self.store(job, columns))
             .collect();
-        if self.has(Fault::EnqueueIdsReversed) {
+        if jobs.len() > 1 && self.has(Fault::EnqueueIdsReversed) {
             stored.reverse();
         }
         Ok(stored)
@@ -63,15 +63,18 @@ impl Open<'_> {
     fn holder(&self, job: &NewJob, dedup: &Dedup) -> Option<JobId> {
         let seen = self.seen();
         let &(holder, scope) = seen.dedup.get(&self.key(job.queue(), &dedup.key))?;
-        if self.has(Fault::DedupOfGoneJobs) && !seen.jobs.contains_key(&holder) {
+        if !seen.jobs.contains_key(&holder) && self.has(Fault::DedupOfGoneJobs) {
             return Some(holder);
         }
         let row = seen.jobs.get(&holder)?;
-        let scope = match self.fault {
-            Some(Fault::DedupScopeOfNewcomer) => dedup.scope,
-            Some(Fault::DedupNeverEnds) => DedupScope::WhileRowExists,
-            Some(Fault::DedupEndsTooEarly) => DedupScope::WhileUnfinished,
-            _ => scope,
+        let scope = if self.has(Fault::DedupScopeOfNewcomer) {
+            dedup.scope
+        } else if self.has(Fault::DedupNeverEnds) {
+            DedupScope::WhileRowExists
+        } else if self.has(Fault::DedupEndsTooEarly) {
+            DedupScope::WhileUnfinished
+        } else {
+            scope
         };
         let held = scope == DedupScope::WhileRowExists || !row.state.is_terminal();
         held.then_some(holder)
@@ -103,9 +106,11 @@ impl Open<'_> {
 
     fn new_row(&self, job_id: JobId, job: &NewJob, columns: Vec<ColumnValue>) -> Row {
         let now = self.now();
-        let delayed = !self.has(Fault::EnqueueIgnoresDelay);
-        let delay_micros = if delayed { job.delay().as_micros() } else { 0 };
-        let columns = if self.has(Fault::ColumnsDropped) {
+        let delay_micros = match job.delay().as_micros() {
+            1.. if self.has(Fault::EnqueueIgnoresDelay) => 0,
+            delay_micros => delay_micros,
+        };
+        let columns = if !columns.is_empty() && self.has(Fault::ColumnsDropped) {
             vec![ColumnValue::Null; columns.len()]
         } else {
             columns

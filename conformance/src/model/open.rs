@@ -3,7 +3,7 @@
 use queue_table_core::{State, Table, Timestamp};
 
 use super::clock::Clock;
-use super::fault::Fault;
+use super::fault::{Fault, Faults};
 use super::state::Tables;
 use crate::fixture::Row;
 
@@ -15,7 +15,7 @@ pub(super) struct Open<'a> {
     pub(super) tables: &'a mut Tables,
     pub(super) clock: &'a Clock,
     pub(super) table: &'a Table,
-    pub(super) fault: Option<Fault>,
+    pub(super) faults: &'a Faults,
     /// What a faulty statement saw before it had the turn.
     pub(super) before: Option<Before>,
 }
@@ -42,7 +42,7 @@ impl Open<'_> {
     }
 
     pub(super) fn has(&self, fault: Fault) -> bool {
-        self.fault == Some(fault)
+        self.faults.has(fault)
     }
 
     /// Names are compared exactly.
