@@ -18,6 +18,8 @@ mod notify;
 mod plan;
 
 #[cfg(test)]
+mod pooler;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod roles;
