@@ -5,3 +5,94 @@
 //! under a lease in one short transaction, work outside any transaction, and renew, acknowledge or
 //! fail *only the claim they hold*, judged by the database's clock after the row is locked. A
 //! reaper brings back what crashed workers left.
+//!
+//! | engine | feature | module | the caller's transaction |
+//! | --- | --- | --- | --- |
+//! | SQLite | `sqlite` (default) | `sqlite` | `rusqlite::Transaction` |
+//!
+//! # Enqueue with the change that needs it
+//!
+//! ```
+//! # #[cfg(feature = "sqlite")] {
+//! use queue_table::sqlite::SqliteQueue;
+//! use queue_table::{Administration, Job, NewJob, QueueName, TransactionalBackend};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct SendInvoice {
+//!     order_id: i64,
+//! }
+//!
+//! impl Job for SendInvoice {
+//!     const KIND: &'static str = "invoice.send";
+//! }
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let file = folder.path().join("shop.db");
+//! # fn main_(file: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+//! let queue = SqliteQueue::open(file)?;
+//! queue.migrate()?;
+//! let invoices = QueueName::new("invoices")?;
+//!
+//! queue.transaction(|tx| -> Result<(), Box<dyn std::error::Error>> {
+//!     tx.execute_batch("CREATE TABLE customer_order (order_id INTEGER PRIMARY KEY)")?;
+//!     tx.execute("INSERT INTO customer_order VALUES (?1)", [42])?;
+//!     queue.enqueue_in(tx, &[NewJob::of(&invoices, &SendInvoice { order_id: 42 })?])?;
+//!     Ok(())
+//! })?;
+//! assert_eq!(queue.stats(Some(&invoices))?[0].due, 1);
+//! # Ok(()) }
+//! # main_(&file).unwrap();
+//! # }
+//! ```
+//!
+//! # Work
+//!
+//! [`worker::Worker`] runs handlers on plain threads, keeps leases, and stops without losing a job.
+//!
+//! ```
+//! # #[cfg(feature = "sqlite")] {
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use queue_table::sqlite::SqliteQueue;
+//! use queue_table::worker::{Context, HandlerError, Worker};
+//! # use queue_table::{Administration, Job, NewJob, QueueBackend, QueueName};
+//! # use serde::{Deserialize, Serialize};
+//! # #[derive(Serialize, Deserialize)]
+//! # struct SendInvoice { order_id: i64 }
+//! # impl Job for SendInvoice { const KIND: &'static str = "invoice.send"; }
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let file = folder.path().join("shop.db");
+//! # fn main_(file: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+//! # let queue = Arc::new(SqliteQueue::open(file)?);
+//! # queue.migrate()?;
+//! # let invoices = QueueName::new("invoices")?;
+//! # queue.enqueue(&[NewJob::of(&invoices, &SendInvoice { order_id: 42 })?])?;
+//!
+//! let worker = Worker::builder(Arc::clone(&queue))
+//!     .queue(&invoices)
+//!     .handle(|invoice: &SendInvoice, context: &mut Context<'_, SqliteQueue>| {
+//!         // An effect outside the database takes the job's id as its key.
+//!         println!("order {}, key {}", invoice.order_id, context.effect_key());
+//!         Ok::<(), HandlerError>(())
+//!     })
+//!     .start()?;
+//! # while queue.stats(Some(&invoices))?[0].succeeded == 0 { std::thread::yield_now(); }
+//! let report = worker.stop(Duration::from_secs(20));
+//! assert_eq!(report.succeeded, 1);
+//! # Ok(()) }
+//! # main_(&file).unwrap();
+//! # }
+//! ```
+//!
+//! What is guaranteed is written in `CONTRACT.md` of `queue-table-core`: at least once, no lost job,
+//! and never a stale acknowledgement. Effects outside the database need the job's id as their key.
+
+pub use queue_table_core::*;
+
+#[cfg(feature = "sqlite")]
+pub use queue_table_sqlite as sqlite;
+
+mod connect;
+
+pub use connect::connect;

@@ -1,6 +1,7 @@
 //! The fresh tables of one scenario, and the steps that scenarios share.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use queue_table_core::{
@@ -10,7 +11,7 @@ use queue_table_core::{
 };
 
 use crate::check::{Check, Failed, expect_eq, expect_one, expect_some, expect_that};
-use crate::fixture::{Capabilities, Fixture, Fresh, Held, Probe, Row};
+use crate::fixture::{Capabilities, Fixture, Held, Probe, Row};
 
 /// The sister tables that [`Probe::count`] knows.
 pub(crate) const SISTERS: [&str; 4] = ["dedup", "effect", "queue", "failure"];
@@ -27,6 +28,7 @@ pub struct Arena<'a, F: Fixture> {
     pub capabilities: Capabilities,
     /// The queue that the helpers use: `mail`.
     pub queue: QueueName,
+    shared_probe: &'a Arc<F::Probe>,
 }
 
 impl<F: Fixture> fmt::Debug for Arena<'_, F> {
@@ -75,12 +77,17 @@ impl<T: OfJob + ?Sized> OfJob for &T {
 }
 
 impl<'a, F: Fixture> Arena<'a, F> {
-    pub(crate) fn new(fresh: &'a Fresh<F>, capabilities: Capabilities) -> Check<Self> {
+    pub(crate) fn new(
+        backend: &'a F::Backend,
+        probe: &'a Arc<F::Probe>,
+        capabilities: Capabilities,
+    ) -> Check<Self> {
         Ok(Self {
-            backend: &fresh.backend,
-            probe: &fresh.probe,
+            backend,
+            probe,
             capabilities,
             queue: QueueName::new("mail")?,
+            shared_probe: probe,
         })
     }
 }
@@ -266,6 +273,11 @@ impl<F: Fixture> Arena<'_, F> {
     /// A second backend on the same tables, with connections of its own.
     pub(crate) fn session(&self) -> Check<F::Backend> {
         Ok(self.probe.session()?)
+    }
+
+    /// The probe for threads that may outlive the scenario, such as a worker's.
+    pub(crate) fn shared_probe(&self) -> Arc<F::Probe> {
+        Arc::clone(self.shared_probe)
     }
 
     /// Locks the row for so long (where there is one writer: holds the writer), and returns once it is locked.

@@ -143,6 +143,18 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when they cannot be counted.
     fn count(&self, sister: &str) -> Result<u64, PortError>;
 
+    /// Gives the next job this id, or one soon after it: moves the table's sequence on.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be moved.
+    fn skip_to(&self, id: JobId) -> Result<(), PortError>;
+
+    /// Writes a version into the ledger, as the migration of a newer build would.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be written.
+    fn set_version(&self, version: u32) -> Result<(), PortError>;
+
     /// Moves every instant of a row back by so much: time passes without waiting.
     ///
     /// # Errors

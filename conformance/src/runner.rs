@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::arena::Arena;
 use crate::check::{Check, Failed};
-use crate::fixture::{Capabilities, Fixture, PortError, Profile, Setup, Unverified};
+use crate::fixture::{Fixture, Fresh, PortError, Profile, Setup, Unverified};
 use crate::outcome::{Outcome, Record, Report};
 use crate::scenario::{Scenario, Tier};
 use crate::scenarios::registry;
@@ -28,6 +28,7 @@ pub struct Filter {
     tiers: Vec<Tier>,
     scenarios: Vec<String>,
     limit: Option<Duration>,
+    threads: Option<usize>,
 }
 
 impl Filter {
@@ -58,6 +59,13 @@ impl Filter {
         self
     }
 
+    /// The same scenarios, so many at once, whatever the environment says.
+    #[must_use]
+    pub fn at_once(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
     fn takes<F: Fixture>(&self, scenario: &Scenario<F>) -> bool {
         (self.tiers.is_empty() && self.scenarios.is_empty())
             || self.tiers.contains(&scenario.tier)
@@ -78,7 +86,8 @@ pub fn run<F: Fixture>(fixture: &Arc<F>, filter: &Filter) -> Result<Report, Port
         .collect();
     let (next, records) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..threads().min(chosen.len()) {
+        let at_once = filter.threads.unwrap_or_else(threads);
+        for _ in 0..at_once.min(chosen.len()) {
             scope.spawn(|| {
                 while let Some((at, scenario)) = take(&chosen, &next) {
                     let record = suite.run_one(scenario, filter.limit);
@@ -218,9 +227,12 @@ fn on_fresh_tables<F: Fixture>(
     setup: &Setup,
     run: fn(&Arena<'_, F>) -> Check,
 ) -> Check {
-    let fresh = fixture.fresh(setup)?;
-    let capabilities: Capabilities = fixture.profile().capabilities;
-    run(&Arena::new(&fresh, capabilities)?)
+    let Fresh { backend, probe } = fixture.fresh(setup)?;
+    let (probe, capabilities) = (Arc::new(probe), fixture.profile().capabilities);
+    let check = run(&Arena::new(&backend, &probe, capabilities)?);
+    // The backend goes before the probe, which drops the tables.
+    drop(backend);
+    check
 }
 
 fn panic_text(payload: Box<dyn Any + Send>) -> String {

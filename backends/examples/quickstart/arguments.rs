@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-pub const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Turns a CSV of orders into invoices, with a queue in one SQLite file.
 
 usage: cargo run --example quickstart [-- [ORDERS.csv | -] [--database FILE] [--invoices DIR]]
@@ -17,28 +17,28 @@ four others finish the work. Running it again on the same database adds nothing 
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Arguments {
-    pub orders: Source,
-    pub database: PathBuf,
-    pub invoices: PathBuf,
+pub(crate) struct Arguments {
+    pub(crate) orders: Source,
+    pub(crate) database: PathBuf,
+    pub(crate) invoices: PathBuf,
     /// Set for the child process that claims a job and dies with it.
-    pub doomed: bool,
+    pub(crate) doomed: bool,
 }
 
 /// Where the orders come from.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     Shipped,
     Stdin,
     File(PathBuf),
 }
 
 /// The flag that turns a process into the worker that dies.
-pub const DOOMED: &str = "--die-holding-a-claim";
+pub(crate) const DOOMED: &str = "--die-holding-a-claim";
 
 impl Arguments {
     /// `Ok(None)` when help was asked for.
-    pub fn parse(given: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
+    pub(crate) fn parse(given: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
         let mut parsed = Self {
             orders: Source::Shipped,
             database: "target/quickstart/shop.db".into(),
@@ -56,7 +56,9 @@ impl Arguments {
                 "-" => parsed.orders = Source::Stdin,
                 other if other.starts_with('-') => return Err(format!("{other} is no option")),
                 _ if parsed.orders != Source::Shipped => {
-                    return Err(format!("one file of orders is enough: {argument} is a second"));
+                    return Err(format!(
+                        "one file of orders is enough: {argument} is a second"
+                    ));
                 }
                 _ => parsed.orders = Source::File(argument.into()),
             }
@@ -83,9 +85,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_understood_is_named() {
-        assert_eq!(parse(&["--databse", "x"]).unwrap_err(), "--databse is no option");
-        assert_eq!(parse(&["--database"]).unwrap_err(), "--database needs a value");
-        assert!(parse(&["a.csv", "b.csv"]).unwrap_err().contains("b.csv is a second"));
+        assert_eq!(
+            parse(&["--databse", "x"]).unwrap_err(),
+            "--databse is no option"
+        );
+        assert_eq!(
+            parse(&["--database"]).unwrap_err(),
+            "--database needs a value"
+        );
+        assert!(
+            parse(&["a.csv", "b.csv"])
+                .unwrap_err()
+                .contains("b.csv is a second")
+        );
         assert_eq!(parse(&["--help"]), Ok(None));
     }
 }

@@ -11,7 +11,7 @@ use crate::orders::Order;
 
 /// The payload: everything that stands on the invoice.
 #[derive(Serialize, Deserialize)]
-pub struct WriteInvoice {
+pub(crate) struct WriteInvoice {
     order_id: i64,
     ordered_on: String,
     customer: String,
@@ -55,7 +55,12 @@ impl WriteInvoice {
     /// Writes the invoice and moves it into place in one step: a reader never sees half of one.
     ///
     /// The file is named after the job and not after the attempt, so a replacement overwrites the same file.
-    pub fn write(&self, directory: &Path, job: JobId, attempt: u32) -> std::io::Result<PathBuf> {
+    pub(crate) fn write(
+        &self,
+        directory: &Path,
+        job: JobId,
+        attempt: u32,
+    ) -> std::io::Result<PathBuf> {
         let (path, draft) = paths(directory, job, attempt);
         let mut file = fs::File::create(&draft)?;
         file.write_all(self.text(job).as_bytes())?;
@@ -65,15 +70,26 @@ impl WriteInvoice {
     }
 
     /// What a worker leaves that dies in the middle: half a draft, and no invoice.
-    pub fn write_half(&self, directory: &Path, job: JobId, attempt: u32) -> std::io::Result<()> {
+    pub(crate) fn write_half(
+        &self,
+        directory: &Path,
+        job: JobId,
+        attempt: u32,
+    ) -> std::io::Result<()> {
         let text = self.text(job);
-        fs::write(paths(directory, job, attempt).1, &text.as_bytes()[..text.len() / 2])
+        fs::write(
+            paths(directory, job, attempt).1,
+            &text.as_bytes()[..text.len() / 2],
+        )
     }
 }
 
 fn paths(directory: &Path, job: JobId, attempt: u32) -> (PathBuf, PathBuf) {
     let name = format!("invoice-{job}.txt");
-    (directory.join(&name), directory.join(format!(".{name}.attempt-{attempt}")))
+    (
+        directory.join(&name),
+        directory.join(format!(".{name}.attempt-{attempt}")),
+    )
 }
 
 fn euro(cents: i64) -> String {
@@ -81,7 +97,7 @@ fn euro(cents: i64) -> String {
 }
 
 /// Removes the drafts that dead attempts left, and counts the invoices.
-pub fn tidy(directory: &Path) -> std::io::Result<usize> {
+pub(crate) fn tidy(directory: &Path) -> std::io::Result<usize> {
     let mut invoices = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

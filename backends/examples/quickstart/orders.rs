@@ -5,33 +5,40 @@ use std::fmt;
 use std::io::Read;
 
 /// The header that the file must have.
-pub const COLUMNS: [&str; 6] =
-    ["order_id", "ordered_on", "customer", "item", "quantity", "unit_price"];
+pub(crate) const COLUMNS: [&str; 6] = [
+    "order_id",
+    "ordered_on",
+    "customer",
+    "item",
+    "quantity",
+    "unit_price",
+];
 
 /// One order of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
-    pub order_id: i64,
-    pub ordered_on: String,
-    pub customer: String,
-    pub item: String,
-    pub quantity: i64,
-    pub unit_price_cents: i64,
-}
-
-impl Order {
-    pub fn total_cents(&self) -> i64 {
-        self.quantity * self.unit_price_cents
-    }
+pub(crate) struct Order {
+    pub(crate) order_id: i64,
+    pub(crate) ordered_on: String,
+    pub(crate) customer: String,
+    pub(crate) item: String,
+    pub(crate) quantity: i64,
+    pub(crate) unit_price_cents: i64,
 }
 
 /// Why a line is no order.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub(crate) enum Malformed {
     Unreadable(String),
     Columns(usize),
-    Value { column: &'static str, given: String, allowed: &'static str },
-    Duplicate { order_id: i64, first_line: u64 },
+    Value {
+        column: &'static str,
+        given: String,
+        allowed: &'static str,
+    },
+    Duplicate {
+        order_id: i64,
+        first_line: u64,
+    },
 }
 
 impl fmt::Display for Malformed {
@@ -39,10 +46,17 @@ impl fmt::Display for Malformed {
         match self {
             Self::Unreadable(reason) => f.write_str(reason),
             Self::Columns(given) => write!(f, "has {given} columns instead of {}", COLUMNS.len()),
-            Self::Value { column, given, allowed } => {
+            Self::Value {
+                column,
+                given,
+                allowed,
+            } => {
                 write!(f, "{column} is {given:?}; {allowed} is allowed")
             }
-            Self::Duplicate { order_id, first_line } => {
+            Self::Duplicate {
+                order_id,
+                first_line,
+            } => {
                 write!(f, "order_id {order_id} stands on line {first_line} already")
             }
         }
@@ -50,14 +64,14 @@ impl fmt::Display for Malformed {
 }
 
 /// The orders of a CSV text, each with its line number.
-pub struct Orders<R> {
+pub(crate) struct Orders<R> {
     records: csv::StringRecordsIntoIter<R>,
     seen: HashMap<i64, u64>,
 }
 
 impl<R: Read> Orders<R> {
     /// Reads the header, and refuses a file with another one.
-    pub fn open(source: R) -> Result<Self, String> {
+    pub(crate) fn open(source: R) -> Result<Self, String> {
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(source);
         let header = reader.headers().map_err(|error| error.to_string())?;
         if header.iter().map(str::trim).ne(COLUMNS) {
@@ -67,7 +81,10 @@ impl<R: Read> Orders<R> {
                 COLUMNS.join(",")
             ));
         }
-        Ok(Self { records: reader.into_records(), seen: HashMap::new() })
+        Ok(Self {
+            records: reader.into_records(),
+            seen: HashMap::new(),
+        })
     }
 
     fn check_new(&mut self, line: u64, order: Order) -> Result<Order, Malformed> {
@@ -76,7 +93,10 @@ impl<R: Read> Orders<R> {
             None => Ok(order),
             Some(first_line) => {
                 self.seen.insert(order_id, first_line);
-                Err(Malformed::Duplicate { order_id, first_line })
+                Err(Malformed::Duplicate {
+                    order_id,
+                    first_line,
+                })
             }
         }
     }
@@ -114,7 +134,12 @@ fn order_of(record: &csv::StringRecord) -> Result<Order, Malformed> {
         "" => Err(value(index, "some text")),
         text => Ok(text.to_owned()),
     };
-    let whole = |index: usize| field(index).parse::<i64>().ok().filter(|number| *number > 0);
+    let whole = |index: usize| {
+        field(index)
+            .parse::<i64>()
+            .ok()
+            .filter(|number| *number > 0)
+    };
     let quantity = whole(4).filter(|quantity| *quantity <= 1_000_000);
     Ok(Order {
         order_id: whole(0).ok_or_else(|| value(0, "a whole number above 0"))?,
@@ -128,8 +153,13 @@ fn order_of(record: &csv::StringRecord) -> Result<Order, Malformed> {
 
 /// `YYYY-MM-DD` with a month and a day that exist.
 fn date(text: &str) -> Option<String> {
-    let parts: Vec<u32> = text.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    let &[year, month, day] = parts.as_slice() else { return None };
+    let parts: Vec<u32> = text
+        .split('-')
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let &[year, month, day] = parts.as_slice() else {
+        return None;
+    };
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
         2 => 28 + u32::from(leap),
@@ -169,25 +199,30 @@ mod tests {
 
     #[test]
     fn malformed_lines_are_named_and_their_neighbours_taken() {
-        let read = read("1,2026-12-01,A,x,1,2.50\n2,2026-12-01,B\n3,2026-12-01,C,y,1,abc\n\
-             1,2026-12-01,D,z,1,1\n5,2026-02-30,E,z,1,1\n6,2026-12-01,F,z,0,1\n7,2026-12-01,G,z,2,1.5\n");
+        let read = read(
+            "1,2026-12-01,A,x,1,2.50\n2,2026-12-01,B\n3,2026-12-01,C,y,1,abc\n\
+             1,2026-12-01,D,z,1,1\n5,2026-02-30,E,z,1,1\n6,2026-12-01,F,z,0,1\n7,2026-12-01,G,z,2,1.5\n",
+        );
         let said: Vec<_> = read
             .iter()
             .map(|(line, order)| match order {
-                Ok(order) => format!("{line}: {} cents", order.total_cents()),
+                Ok(order) => format!(
+                    "{line}: {} x {} cents",
+                    order.quantity, order.unit_price_cents
+                ),
                 Err(malformed) => format!("{line}: {malformed}"),
             })
             .collect();
         assert_eq!(
             said,
             [
-                "2: 250 cents",
+                "2: 1 x 250 cents",
                 "3: has 3 columns instead of 6",
                 "4: unit_price is \"abc\"; an amount like 12.50 is allowed",
                 "5: order_id 1 stands on line 2 already",
                 "6: ordered_on is \"2026-02-30\"; a date like 2026-12-01 is allowed",
                 "7: quantity is \"0\"; a whole number from 1 to 1000000 is allowed",
-                "8: 300 cents",
+                "8: 2 x 150 cents",
             ]
         );
     }
@@ -195,7 +230,10 @@ mod tests {
     #[test]
     fn another_header_is_refused_with_the_right_one() {
         let refused = Orders::open("id,amount\n1,2\n".as_bytes()).err().unwrap();
-        assert!(refused.contains("it must be order_id,ordered_on"), "{refused}");
+        assert!(
+            refused.contains("it must be order_id,ordered_on"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -203,7 +241,9 @@ mod tests {
         assert_eq!(cents("0.10"), Some(10));
         assert_eq!(cents("7"), Some(700));
         assert_eq!(cents("999999.99"), Some(99_999_999));
-        for text in ["", "-1", "1.234", "1,50", ".5", "1.", "1e3", "1000000", "NaN"] {
+        for text in [
+            "", "-1", "1.234", "1,50", ".5", "1.", "1e3", "1000000", "NaN",
+        ] {
             assert_eq!(cents(text), None, "{text}");
         }
     }

@@ -3,24 +3,30 @@
 use std::io::{IsTerminal, Write};
 
 /// Shows how far one piece of long work has come.
-pub struct Progress {
+pub(crate) struct Progress {
     what: &'static str,
     terminal: bool,
     shown_percent: Option<u64>,
 }
 
 impl Progress {
-    pub fn new(what: &'static str) -> Self {
-        Self { what, terminal: std::io::stderr().is_terminal(), shown_percent: None }
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self {
+            what,
+            terminal: std::io::stderr().is_terminal(),
+            shown_percent: None,
+        }
     }
 
     /// `total` is `None` while nobody knows it, as for standard input.
-    pub fn show(&mut self, done: u64, total: Option<u64>) {
+    pub(crate) fn show(&mut self, done: u64, total: Option<u64>) {
         let percent = total.map(|total| done.min(total) * 100 / total.max(1));
         match percent {
             Some(percent) if self.shown_percent == Some(percent) => return,
             // Without a terminal every fifth of the way is a line; without a total, every 10,000th.
-            Some(percent) if !self.terminal && !percent.is_multiple_of(20) => return,
+            Some(percent) if !self.terminal && (percent == 0 || !percent.is_multiple_of(20)) => {
+                return;
+            }
             None if !done.is_multiple_of(if self.terminal { 100 } else { 10_000 }) => return,
             _ => self.shown_percent = percent,
         }
@@ -32,7 +38,7 @@ impl Progress {
     }
 
     /// Ends the bar's line.
-    pub fn finish(self) {
+    pub(crate) fn finish(self) {
         if self.terminal && self.shown_percent.is_some() {
             let _written = writeln!(std::io::stderr());
         }

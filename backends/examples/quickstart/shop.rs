@@ -3,8 +3,8 @@
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-use queue_table::rusqlite::{OptionalExtension, Transaction};
 use queue_table::sqlite::SqliteQueue;
+use queue_table::sqlite::rusqlite::{OptionalExtension, Transaction};
 use queue_table::{
     Administration, ColumnType, DedupScope, NewJob, QueueName, Table, TransactionalBackend,
 };
@@ -15,7 +15,7 @@ use crate::orders::{Order, Orders};
 use crate::progress::Progress;
 
 /// Anything that stops the example.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The service's own migration: its table, and a column of its own on the job table.
 const SHOP: &str = "\
@@ -32,14 +32,18 @@ const ORDER_COLUMN: &str =
     "ALTER TABLE job ADD COLUMN order_id INTEGER REFERENCES customer_order (order_id)";
 
 /// Opens the database, makes the tables where they are missing, and gives the queue on it.
-pub fn open(database: &Path) -> Result<SqliteQueue, Failure> {
+pub(crate) fn open(database: &Path) -> Result<SqliteQueue, Failure> {
     let table = Table::default().with_column("order_id", ColumnType::Integer)?;
-    let queue = SqliteQueue::builder(database).table(table).open()?;
+    let queue = SqliteQueue::builder(database).table(table).build()?;
     queue.migrate()?;
     queue.transaction(|tx| -> Result<(), Failure> {
         tx.execute_batch(SHOP)?;
         let has_column = "SELECT 1 FROM pragma_table_info('job') WHERE name = 'order_id'";
-        if tx.query_row(has_column, [], |_| Ok(())).optional()?.is_none() {
+        if tx
+            .query_row(has_column, [], |_| Ok(()))
+            .optional()?
+            .is_none()
+        {
             tx.execute_batch(ORDER_COLUMN)?;
         }
         Ok(())
@@ -49,14 +53,18 @@ pub fn open(database: &Path) -> Result<SqliteQueue, Failure> {
 
 /// What became of the lines of a file.
 #[derive(Debug, Default)]
-pub struct Import {
-    pub new: u64,
-    pub already_there: u64,
-    pub malformed: u64,
+pub(crate) struct Import {
+    pub(crate) new: u64,
+    pub(crate) already_there: u64,
+    pub(crate) malformed: u64,
 }
 
 /// Stores every well-formed order with its invoice job, and names every line that is none.
-pub fn import(queue: &SqliteQueue, invoices: &QueueName, from: &Source) -> Result<Import, Failure> {
+pub(crate) fn import(
+    queue: &SqliteQueue,
+    invoices: &QueueName,
+    from: &Source,
+) -> Result<Import, Failure> {
     let (source, total) = read(from)?;
     let mut import = Import::default();
     let mut progress = Progress::new("orders");
@@ -91,7 +99,11 @@ fn read(from: &Source) -> Result<(Box<dyn Read>, Option<u64>), Failure> {
         Source::File(path) => std::fs::read(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
     };
-    let lines = text.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1);
+    let lines = text
+        .iter()
+        .filter(|byte| **byte == b'\n')
+        .count()
+        .saturating_sub(1);
     Ok((Box::new(Cursor::new(text)), u64::try_from(lines).ok()))
 }
 
@@ -104,11 +116,18 @@ enum Stored {
 /// The order and its job, in one transaction: both or neither.
 fn store(queue: &SqliteQueue, invoices: &QueueName, order: &Order) -> Result<Stored, Failure> {
     let job = NewJob::of(invoices, &WriteInvoice::from(order))?
-        .with_dedup(&format!("order:{}", order.order_id), DedupScope::WhileRowExists)?
+        .with_dedup(
+            &format!("order:{}", order.order_id),
+            DedupScope::WhileRowExists,
+        )?
         .with_column("order_id", order.order_id)?;
     queue.transaction(|tx| {
         if let Some(same) = stored_before(tx, order)? {
-            return Ok(if same { Stored::AlreadyThere } else { Stored::Differs });
+            return Ok(if same {
+                Stored::AlreadyThere
+            } else {
+                Stored::Differs
+            });
         }
         tx.execute(
             "INSERT INTO customer_order VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -149,7 +168,7 @@ fn stored_before(tx: &Transaction<'_>, order: &Order) -> Result<Option<bool>, Fa
 }
 
 /// How many orders are stored.
-pub fn orders(queue: &SqliteQueue) -> Result<i64, Failure> {
+pub(crate) fn orders(queue: &SqliteQueue) -> Result<i64, Failure> {
     queue.transaction(|tx| {
         Ok(tx.query_row("SELECT count(*) FROM customer_order", [], |row| row.get(0))?)
     })

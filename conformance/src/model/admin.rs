@@ -212,7 +212,8 @@ impl Tables {
     ) -> Vec<QueueStats> {
         let asked = |queue: &QueueName| only.is_none_or(|only| only == queue);
         let mut counts = BTreeMap::new();
-        for queue in self.paused.keys().filter(|queue| asked(queue)) {
+        let left_out = fault == Some(Fault::StatsLeaveOutPaused);
+        for queue in self.paused.keys().filter(|queue| asked(queue) && !left_out) {
             let mut empty = no_jobs(queue);
             empty.paused = true;
             counts.insert(queue.clone(), empty);

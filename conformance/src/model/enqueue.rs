@@ -1,10 +1,11 @@
 //! Enqueue, and the keys that make a second enqueue find the first.
 
 use queue_table_core::{
-    ColumnValue, Dedup, DedupKey, DedupScope, ENQUEUE_MAX, Enqueued, JobId, NewJob, QueueName,
-    Result, State, check_count,
+    ColumnValue, Dedup, DedupKey, DedupScope, ENQUEUE_MAX, Enqueued, Error, Failed, JobId, NewJob,
+    QueueName, Result, State, Timestamp, check_count,
 };
 
+use super::ENGINE;
 use super::fault::Fault;
 use super::open::{Open, after, fold};
 use crate::fixture::Row;
@@ -12,11 +13,15 @@ use crate::fixture::Row;
 impl Open<'_> {
     pub(super) fn enqueue(&mut self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         check_count("jobs", jobs.len(), ENQUEUE_MAX)?;
+        if jobs.is_empty() && self.has(Fault::EmptyBatchFails) {
+            let syntax = Failed::new(ENGINE, "enqueue", "syntax error near `VALUES`");
+            return Err(Error::Engine(syntax));
+        }
         if self.has(Fault::EnqueueStoresHalfABatch) {
             return jobs.iter().map(|job| self.enqueue_checked(job)).collect();
         }
-        let columns = jobs.iter().map(|job| self.table.arrange(job.columns()));
-        let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+        let columns = jobs.iter().map(|job| self.arrange(job));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
         self.tables.check_version()?;
         let stored = jobs.iter().zip(columns);
         let mut stored: Vec<_> = stored
@@ -29,9 +34,16 @@ impl Open<'_> {
     }
 
     fn enqueue_checked(&mut self, job: &NewJob) -> Result<Enqueued> {
-        let columns = self.table.arrange(job.columns())?;
+        let columns = self.arrange(job)?;
         self.tables.check_version()?;
         Ok(self.store(job, columns))
+    }
+
+    fn arrange(&self, job: &NewJob) -> Result<Vec<ColumnValue>> {
+        match self.table.arrange(job.columns()) {
+            Err(_) if self.has(Fault::ColumnsUnchecked) => Ok(self.table.arrange(&[])?),
+            arranged => Ok(arranged?),
+        }
     }
 
     fn store(&mut self, job: &NewJob, columns: Vec<ColumnValue>) -> Enqueued {
@@ -51,6 +63,9 @@ impl Open<'_> {
     fn holder(&self, job: &NewJob, dedup: &Dedup) -> Option<JobId> {
         let seen = self.seen();
         let &(holder, scope) = seen.dedup.get(&self.key(job.queue(), &dedup.key))?;
+        if self.has(Fault::DedupOfGoneJobs) && !seen.jobs.contains_key(&holder) {
+            return Some(holder);
+        }
         let row = seen.jobs.get(&holder)?;
         let scope = match self.fault {
             Some(Fault::DedupScopeOfNewcomer) => dedup.scope,
@@ -64,6 +79,9 @@ impl Open<'_> {
 
     /// Queue and key as the primary key compares them.
     pub(super) fn key(&self, queue: &QueueName, key: &DedupKey) -> (QueueName, DedupKey) {
+        if self.has(Fault::DedupAcrossQueues) {
+            return (QueueName::stored(""), key.clone());
+        }
         if self.has(Fault::NamesFolded) {
             let (queue, key) = (fold(queue.as_str()), fold(key.as_str()));
             return (QueueName::stored(&queue), DedupKey::stored(&key));
@@ -99,7 +117,7 @@ impl Open<'_> {
             payload_version: job.payload_version(),
             state: State::Ready,
             priority: job.priority(),
-            run_at: after(self.base(), delay_micros),
+            run_at: self.due(delay_micros),
             attempts: 0,
             max_attempts: job.max_attempts().get(),
             worker_id: None,
@@ -110,6 +128,15 @@ impl Open<'_> {
             last_error: None,
             columns,
         }
+    }
+
+    fn due(&self, delay_micros: i64) -> Timestamp {
+        let due = after(self.base(), delay_micros);
+        if self.has(Fault::EnqueueRoundsUp) {
+            let seconds = due.as_micros().div_euclid(1_000_000) + 1;
+            return Timestamp::from_micros(seconds * 1_000_000);
+        }
+        due
     }
 
     fn stored_payload(&self, text: &str) -> Vec<u8> {

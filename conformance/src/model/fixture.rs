@@ -80,6 +80,17 @@ impl ModelProbe {
         look(&self.shared.stored())
     }
 
+    /// The rule that refuses a raw write, or what a mutant's tables make of it.
+    fn refused(&self, rule: Option<&'static str>, row: &Row) -> Option<&'static str> {
+        match self.shared.fault {
+            Some(Fault::TableWithoutChecks) => None,
+            Some(Fault::TableChecksTooMuch) if row.attempts > row.max_attempts => {
+                Some("job_budget")
+            }
+            _ => rule,
+        }
+    }
+
     fn change<R>(&self, change: impl FnOnce(&mut Tables) -> R) -> Result<R, PortError> {
         let _turn = self.shared.turn("probe").map_err(PortError::new)?;
         Ok(change(&mut self.shared.stored()))
@@ -114,6 +125,14 @@ impl Probe<Model> for ModelProbe {
         u64::try_from(rows).map_err(PortError::new)
     }
 
+    fn skip_to(&self, id: JobId) -> Result<(), PortError> {
+        self.change(|tables| tables.last_id = id.get() - 1)
+    }
+
+    fn set_version(&self, version: u32) -> Result<(), PortError> {
+        self.change(|tables| tables.version = Some(version))
+    }
+
     fn rewind(&self, job: JobId, by: Duration) -> Result<(), PortError> {
         let back = |instant: Timestamp| after(instant, -micros(by));
         let rewind = |row: &mut Row| {
@@ -134,18 +153,18 @@ impl Probe<Model> for ModelProbe {
         let now = self.shared.clock.now();
         self.change(|tables| {
             let mut row = tables.row(job).map_err(PortError::new)?.clone();
-            for change in changes {
-                if let Err(rule) = apply(&mut row, change, now) {
-                    return Ok(Written::Refused(rule.to_owned()));
+            let refused = changes
+                .iter()
+                .find_map(|one| apply(&mut row, one, now).err());
+            let checked = !changes.contains(&Change::Undecodable);
+            let refused = refused.or_else(|| broken_rule(&row).filter(|_| checked));
+            match self.refused(refused, &row) {
+                Some(rule) => Ok(Written::Refused(rule.to_owned())),
+                None => {
+                    tables.insert(row);
+                    Ok(Written::Stored)
                 }
             }
-            let without_checks = self.shared.fault == Some(Fault::TableWithoutChecks);
-            let checked = !changes.contains(&Change::Undecodable) && !without_checks;
-            if let Some(rule) = broken_rule(&row).filter(|_| checked) {
-                return Ok(Written::Refused(rule.to_owned()));
-            }
-            tables.insert(row);
-            Ok(Written::Stored)
         })?
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use queue_table_core::{
     Administration, BATCH_MAX, ClaimRequest, ClaimedJob, Disposition, Enqueued, Error, ErrorText,
-    Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
+    Failed, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
     MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats,
     ReapRequest, Reaped, Receipt, Result, Severity, Waiter, Woken, check_count,
 };
@@ -157,7 +157,7 @@ impl Administration for Model {
                 open.tables.check_version()?;
             }
             if from.is_some() && open.has(Fault::MigrateTwiceFails) {
-                let exists = queue_table_core::Failed::new(ENGINE, "migrate", "table exists");
+                let exists = Failed::new(ENGINE, "migrate", "table exists");
                 return Err(Error::Engine(exists));
             }
             if open.has(Fault::MigrateAgainEmpties) {
@@ -169,7 +169,13 @@ impl Administration for Model {
     }
 
     fn check(&self) -> Result<Vec<Finding>> {
-        let found = self.shared.stored().check_version().err();
+        let found = match self.shared.fault {
+            Some(Fault::CheckFindsNothing) => return Ok(Vec::new()),
+            Some(Fault::CheckCriesWolf) => {
+                Some(Error::Engine(Failed::new(ENGINE, "check", "wolf")))
+            }
+            _ => self.shared.stored().check_version().err(),
+        };
         let finding = found.map(|error| Finding {
             severity: Severity::Fatal,
             subject: "job_schema".to_owned(),

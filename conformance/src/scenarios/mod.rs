@@ -48,9 +48,12 @@ mod fence;
 mod order;
 mod plan;
 mod schema;
+mod steps;
 mod storage;
 mod time;
+mod together;
 mod transaction;
+mod tx;
 mod upgrade;
 mod worker;
 
@@ -82,6 +85,7 @@ pub fn registry<F: Fixture>() -> Vec<Scenario<F>> {
 /// What scenarios use; `use super::prelude::*`.
 #[allow(unused_imports, reason = "one list for every tier")]
 mod prelude {
+    pub(super) use std::sync::Arc;
     pub(super) use std::time::Duration;
 
     pub(super) use queue_table_core::{
@@ -89,6 +93,7 @@ mod prelude {
         TransactionalBackend, WorkerId,
     };
 
+    pub(super) use super::steps::{Span, ids, job_for, retry};
     pub(super) use crate::arena::{Arena, delay};
     pub(super) use crate::check::{
         Check, Failed, expect, expect_eq, expect_kind, expect_lost, expect_one, expect_rejected,

@@ -7,8 +7,8 @@ use queue_table_core::{
     Administration, BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued,
     Error, ErrorText, Failed, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord,
     LeaseLength, ListRequest, MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend,
-    QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result, Table, TransactionalBackend,
-    Waiter, Woken, check_count,
+    QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result, Severity, Table,
+    TransactionalBackend, Waiter, Woken, check_count,
 };
 
 use crate::job::Job;
@@ -126,7 +126,13 @@ impl Administration for Toy {
     }
 
     fn check(&self) -> Result<Vec<Finding>> {
-        self.read().map(|_| Vec::new())
+        let mismatch = check_version(&*self.store).err();
+        let finding = mismatch.map(|error| Finding {
+            severity: Severity::Fatal,
+            subject: "version".to_owned(),
+            text: error.to_string(),
+        });
+        Ok(finding.into_iter().collect())
     }
 
     fn get(&self, job: JobId) -> Result<Option<JobRecord>> {

@@ -131,6 +131,20 @@ impl Probe<Toy> for ToyProbe {
         u64::try_from(self.store.scan(&prefix).len()).map_err(PortError::new)
     }
 
+    fn skip_to(&self, id: JobId) -> Result<(), PortError> {
+        self.write(|tx| {
+            tx.put("last_id".to_owned(), (id.get() - 1).to_string());
+            Ok(())
+        })
+    }
+
+    fn set_version(&self, version: u32) -> Result<(), PortError> {
+        self.write(|tx| {
+            tx.put("version".to_owned(), version.to_string());
+            Ok(())
+        })
+    }
+
     fn rewind(&self, job: JobId, by: Duration) -> Result<(), PortError> {
         let by = i64::try_from(by.as_micros()).map_err(PortError::new)?;
         self.change(job, |row, _| {

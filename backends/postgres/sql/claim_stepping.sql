@@ -1,0 +1,55 @@
+-- Claims due jobs of one queue, on servers before 18: steps from priority to priority, or else a claim would read all
+-- future-dated jobs of higher priorities. Costs one index probe for each priority in use.
+-- params: $1 worker, $2 lease in us, $3 queue, $4 kinds or NULL, $5 lowest and $6 highest payload version of each kind
+-- rows: the claimed jobs, in any order; rules C7 C8 C10 C12 C24
+UPDATE {job} AS j
+SET state = 'running',
+  attempts = j.attempts + 1,
+  worker_id = $1,
+  (claimed_at, lease_until) = (
+    SELECT i.now, i.now + $2::BIGINT * INTERVAL '1 microsecond'
+    FROM (SELECT clock_timestamp() AS now OFFSET 0) AS i
+  )
+WHERE j.job_id = ANY (ARRAY(
+  WITH RECURSIVE step (priority) AS (
+    (SELECT r.priority
+    FROM {job} AS r
+    WHERE r.queue = $3
+      AND r.state = 'ready'
+      AND NOT EXISTS (SELECT FROM {job_queue} AS q WHERE q.queue = $3 AND q.paused_at IS NOT NULL)
+    ORDER BY r.priority DESC
+    LIMIT 1)
+    UNION ALL
+    SELECT (
+      SELECT r.priority
+      FROM {job} AS r
+      WHERE r.queue = $3 AND r.state = 'ready' AND r.priority < s.priority
+      ORDER BY r.priority DESC
+      LIMIT 1
+    )
+    FROM step AS s
+    WHERE s.priority IS NOT NULL
+  )
+  SELECT d.job_id
+  FROM step AS s
+  CROSS JOIN LATERAL (
+    SELECT c.job_id
+    FROM {job} AS c
+    WHERE c.queue = $3
+      AND c.state = 'ready'
+      AND c.priority = s.priority
+      AND c.run_at <= statement_timestamp()
+      AND c.attempts < c.max_attempts
+      AND ($4::TEXT[] IS NULL OR EXISTS (
+        SELECT
+        FROM unnest($4::TEXT[], $5::INTEGER[], $6::INTEGER[]) AS a (kind, lowest, highest)
+        WHERE a.kind = c.kind AND c.payload_version BETWEEN a.lowest AND a.highest
+      ))
+    ORDER BY c.run_at, c.job_id
+    LIMIT {limit}
+    FOR NO KEY UPDATE OF c SKIP LOCKED
+  ) AS d
+  LIMIT {limit}
+))
+RETURNING j.job_id, j.attempts, j.worker_id, j.queue, j.kind, j.payload, j.payload_version, j.priority, j.run_at,
+  j.max_attempts, j.enqueued_at, j.claimed_at, j.lease_until, j.last_error, {column_texts}

@@ -1,0 +1,5 @@
+-- Deletes the failures of deleted jobs.
+-- params: $1 job_ids
+-- rows: none; rules C22
+DELETE FROM {job_failure}
+WHERE job_id = ANY ($1::BIGINT[])

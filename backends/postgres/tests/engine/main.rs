@@ -1,0 +1,27 @@
+//! What only PostgreSQL has: plans, isolation levels, its errors, roles, poolers. `POSTGRES_URL` tells where it runs.
+
+#[cfg(test)]
+mod claim;
+#[cfg(test)]
+mod connection;
+#[cfg(test)]
+mod errors;
+#[cfg(test)]
+mod fence;
+#[cfg(test)]
+mod isolation;
+#[cfg(test)]
+mod migrate;
+#[cfg(test)]
+mod notify;
+#[cfg(test)]
+mod plan;
+
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod roles;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod table;

@@ -1,0 +1,18 @@
+//! Several sessions at once.
+
+mod claims;
+mod dedup;
+mod locks;
+mod races;
+mod soak;
+
+use super::prelude::*;
+
+pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
+    let mut all = claims::scenarios();
+    all.extend(locks::scenarios());
+    all.extend(dedup::scenarios());
+    all.extend(races::scenarios());
+    all.extend(soak::scenarios());
+    all
+}

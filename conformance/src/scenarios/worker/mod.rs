@@ -1,0 +1,21 @@
+//! Core's worker on this backend.
+
+mod effects;
+mod recovery;
+mod runs;
+mod steps;
+mod stopping;
+
+use super::prelude::*;
+
+pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
+    [
+        runs::scenarios(),
+        effects::scenarios(),
+        recovery::scenarios(),
+        stopping::scenarios(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
