@@ -1,5 +1,5 @@
-//! Behind PgBouncer, which swaps sessions between transactions. Runs where the program is installed (Debian:
-//! `pgbouncer`).
+//! Behind PgBouncer, which swaps sessions between transactions. Runs where the program is installed
+//! (Debian: `pgbouncer`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use queue_table_core::{
 };
 use queue_table_postgres::PostgresQueue;
 
-use crate::support::{MINUTE, Tables, job, mail, number, request, table, text};
+use crate::support::{MINUTE, Tables, expect_no_advisory_lock, job, mail, request, table, text};
 
 /// A PgBouncer before the server, in a folder of its own. Killed when dropped.
 struct Pooler {
@@ -86,7 +86,8 @@ impl Pooler {
     }
 }
 
-/// Every operation, several times, so that each statement meets sessions that have not seen it before.
+/// Every operation, several times, so that each statement meets sessions that have not seen it
+/// before.
 fn use_all(queue: &PostgresQueue) {
     let lease = LeaseLength::new(MINUTE).unwrap();
     for round in 0..10 {
@@ -180,7 +181,6 @@ fn everything_works_behind_a_transaction_pooler_and_leaves_its_sessions_as_they_
                        AND name NOT IN ('TimeZone', 'client_encoding', 'application_name')";
         assert_eq!(text(&mut marker, changed), "");
     }
-    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
-    assert_eq!(number(&mut tables.raw(), locks), 0);
+    expect_no_advisory_lock(&mut tables.raw());
     tables.run(&format!("DROP SCHEMA {}_pooled CASCADE", tables.schema));
 }
