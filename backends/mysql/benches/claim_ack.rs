@@ -111,48 +111,56 @@ fn by_hand(opts: &Opts, batch: u32) -> Done<usize> {
     let worker = WorkerId::unique("bench")?;
     let mut done = 0;
     loop {
-        begin(&mut conn)?;
-        let rows: Vec<(i64, i64, String, Vec<u8>)> = conn.exec(
-            "SELECT job_id, attempts, kind, payload FROM bench_job FORCE INDEX (bench_job_ready) \
-             WHERE state = 'ready' AND queue = ? AND run_at <= UTC_TIMESTAMP(6) \
-             AND attempts < max_attempts ORDER BY priority DESC, run_at, job_id \
-             LIMIT ? FOR UPDATE SKIP LOCKED",
-            ("mail", batch),
-        )?;
-        if rows.is_empty() {
-            conn.query_drop("ROLLBACK")?;
-            return Ok(done);
+        match claim_and_ack(&mut conn, worker.as_str(), batch) {
+            Ok(0) => return Ok(done),
+            Ok(count) => done += count,
+            Err(mysql::Error::MySqlError(error)) if error.code == 1213 => {}
+            Err(error) => return Err(error.into()),
         }
-        let mut ids: Vec<i64> = rows.iter().map(|(id, ..)| *id).collect();
-        let marks = vec!["?"; ids.len()].join(",");
-        let update = format!(
-            "UPDATE bench_job SET state = 'running', attempts = attempts + 1, worker_id = ?, \
-             lease_until = UTC_TIMESTAMP(6) + INTERVAL 60 SECOND, claimed_at = UTC_TIMESTAMP(6) \
-             WHERE job_id IN ({marks})"
-        );
-        conn.exec_drop(update, with(Some(worker.as_str()), &ids))?;
-        conn.query_drop("COMMIT")?;
-
-        ids.sort_unstable();
-        begin(&mut conn)?;
-        let lock = format!(
-            "SELECT job_id FROM bench_job WHERE job_id IN ({marks}) ORDER BY job_id FOR UPDATE"
-        );
-        conn.exec_drop(lock, with(None, &ids))?;
-        let update = format!(
-            "UPDATE bench_job SET state = 'succeeded', worker_id = NULL, lease_until = NULL, \
-             finished_at = UTC_TIMESTAMP(6) WHERE worker_id = ? AND state = 'running' \
-             AND lease_until > UTC_TIMESTAMP(6) AND job_id IN ({marks})"
-        );
-        conn.exec_drop(update, with(Some(worker.as_str()), &ids))?;
-        done += usize::try_from(conn.affected_rows())?;
-        conn.query_drop("COMMIT")?;
     }
 }
 
-fn begin(conn: &mut Conn) -> Done<()> {
-    conn.query_drop("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION")?;
-    Ok(())
+fn claim_and_ack(conn: &mut Conn, worker: &str, batch: u32) -> mysql::Result<usize> {
+    begin(conn)?;
+    let rows: Vec<(i64, i64, String, Vec<u8>)> = conn.exec(
+        "SELECT job_id, attempts, kind, payload FROM bench_job FORCE INDEX (bench_job_ready) \
+         WHERE state = 'ready' AND queue = ? AND run_at <= UTC_TIMESTAMP(6) \
+         AND attempts < max_attempts ORDER BY priority DESC, run_at, job_id \
+         LIMIT ? FOR UPDATE SKIP LOCKED",
+        ("mail", batch),
+    )?;
+    if rows.is_empty() {
+        conn.query_drop("ROLLBACK")?;
+        return Ok(0);
+    }
+    let mut ids: Vec<i64> = rows.iter().map(|(id, ..)| *id).collect();
+    let marks = vec!["?"; ids.len()].join(",");
+    let update = format!(
+        "UPDATE bench_job SET state = 'running', attempts = attempts + 1, worker_id = ?, \
+         lease_until = UTC_TIMESTAMP(6) + INTERVAL 60 SECOND, claimed_at = UTC_TIMESTAMP(6) \
+         WHERE job_id IN ({marks})"
+    );
+    conn.exec_drop(update, with(Some(worker), &ids))?;
+    conn.query_drop("COMMIT")?;
+
+    ids.sort_unstable();
+    begin(conn)?;
+    let lock = format!(
+        "SELECT job_id FROM bench_job WHERE job_id IN ({marks}) ORDER BY job_id FOR UPDATE"
+    );
+    conn.exec_drop(lock, with(None, &ids))?;
+    let update = format!(
+        "UPDATE bench_job SET state = 'succeeded', worker_id = NULL, lease_until = NULL, \
+         finished_at = UTC_TIMESTAMP(6) WHERE worker_id = ? AND state = 'running' \
+         AND lease_until > UTC_TIMESTAMP(6) AND job_id IN ({marks})"
+    );
+    conn.exec_drop(update, with(Some(worker), &ids))?;
+    conn.query_drop("COMMIT")?;
+    Ok(ids.len())
+}
+
+fn begin(conn: &mut Conn) -> mysql::Result<()> {
+    conn.query_drop("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION")
 }
 
 fn with(first: Option<&str>, ids: &[i64]) -> Vec<Value> {

@@ -1,7 +1,7 @@
 //! The tables and their ledger.
 
-use mysql::Conn;
 use mysql::prelude::Queryable;
+use mysql::{Conn, Row};
 use queue_table_core::{Error, Failed, Migrated, Result};
 
 use crate::error::failed;
@@ -115,11 +115,14 @@ fn statements(names: &Names<'_>, file: &str) -> Vec<String> {
 /// `IF NOT EXISTS` also passes over somebody else's table of the same name: read ours, and fail
 /// where it is not.
 fn check_ours(session: &mut Conn, sql: &Statements) -> Result<()> {
-    session
-        .exec_drop(sql.judge(), ("[]",))
-        .and_then(|()| session.exec_drop(sql.replay_key(), (0,)))
-        .and_then(|()| session.exec_drop(sql.enqueued(), (0, 0, 0)))
-        .map_err(failed(sql.engine, OPERATION))
+    let read = |session: &mut Conn| {
+        session.exec::<Row, _, _>(sql.judge(), ("[]",))?;
+        session.exec::<Row, _, _>(sql.replay_key(), (0,))?;
+        session
+            .exec::<Row, _, _>(sql.enqueued(), (0, 0, 0))
+            .map(drop)
+    };
+    read(session).map_err(failed(sql.engine, OPERATION))
 }
 
 #[cfg(test)]

@@ -164,8 +164,7 @@ fn eight_workers_four_producers_two_reapers_and_a_purger_meet_no_conflict_and_lo
             scope.spawn(move || purge(queue, counts));
             let ended = producers
                 .into_iter()
-                .map(|producer| producer.join().is_ok())
-                .all(|ok| ok);
+                .all(|producer| producer.join().is_ok());
             let drained = ended && drain(queue, until + Duration::from_secs(60));
             counts.done.store(true, Ordering::SeqCst);
             assert!(
