@@ -113,4 +113,43 @@ mod tests {
         let refused = reader.execute_batch("CREATE TABLE t (a)").unwrap_err();
         assert_eq!(error::map("get")(refused).kind(), "unavailable");
     }
+
+    #[test]
+    fn the_switch_to_wal_waits_for_those_who_use_the_file() {
+        for lock in [
+            "BEGIN; SELECT COUNT(*) FROM t",
+            "BEGIN IMMEDIATE",
+            "BEGIN EXCLUSIVE",
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("jobs.db");
+            let other = Connection::open(&file).unwrap();
+            other.execute_batch("CREATE TABLE t (a)").unwrap();
+            other.execute_batch(lock).unwrap();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            std::thread::scope(|scope| {
+                let opening = scope.spawn(|| {
+                    let _patience = busy::Patience::until(deadline);
+                    open_writer(&file, "test", deadline).map(drop)
+                });
+                sleep(Duration::from_millis(100));
+                assert!(!opening.is_finished(), "{lock}");
+                other.execute_batch("ROLLBACK").unwrap();
+                opening.join().unwrap().unwrap();
+            });
+        }
+    }
+
+    #[test]
+    fn past_the_deadline_the_switch_to_wal_is_contention() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let other = Connection::open(&file).unwrap();
+        other
+            .execute_batch("CREATE TABLE t (a); BEGIN IMMEDIATE")
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_millis(50);
+        let refused = open_writer(&file, "test", deadline).unwrap_err();
+        assert_eq!(refused.kind(), "contention");
+    }
 }

@@ -232,6 +232,24 @@ impl Probe<SqliteQueue> for SqliteProbe {
         u64::try_from(count.map_err(PortError::new)?).map_err(PortError::new)
     }
 
+    /// Before the first job there is no row to move on.
+    fn skip_to(&self, id: JobId) -> Result<(), PortError> {
+        let raw = self.raw();
+        let moved = raw
+            .execute("DELETE FROM sqlite_sequence WHERE name = 'job'", [])
+            .and_then(|_| {
+                let sql = "INSERT INTO sqlite_sequence (name, seq) VALUES ('job', ?1)";
+                raw.execute(sql, [id.get() - 1])
+            });
+        moved.map(drop).map_err(PortError::new)
+    }
+
+    fn set_version(&self, version: u32) -> Result<(), PortError> {
+        let sql = format!("INSERT INTO job_schema (version, applied_at) VALUES (?1, {NOW})");
+        let stored = self.raw().execute(&sql, [version]);
+        stored.map(drop).map_err(PortError::new)
+    }
+
     fn rewind(&self, job: JobId, by: Duration) -> Result<(), PortError> {
         let micros = i64::try_from(by.as_micros()).map_err(PortError::new)?;
         let sql = "UPDATE job

@@ -313,3 +313,70 @@ impl Administration for SqliteQueue {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use queue_table_core::{Kind, Payload, QueueBackendExt, WorkerId};
+
+    #[test]
+    fn writes_pass_a_pool_whose_readers_are_all_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = SqliteQueue::builder(folder.path().join("jobs.db"));
+        let queue = builder
+            .readers_max(1)
+            .busy_deadline(Duration::from_millis(200))
+            .build()
+            .unwrap();
+        queue.migrate().unwrap();
+        let mail = QueueName::new("mail").unwrap();
+        let job = NewJob::new(
+            &mail,
+            Kind::new("k").unwrap(),
+            Payload::from_json("1").unwrap(),
+        );
+        queue.enqueue_one(&job).unwrap();
+        let request = ClaimRequest::new(mail, WorkerId::new("w").unwrap());
+        let claimed = queue.claim(&request).unwrap().remove(0);
+
+        let taken = queue.inner.readers.get().unwrap();
+        assert_eq!(
+            queue.get(claimed.job_id()).unwrap_err().kind(),
+            "unavailable"
+        );
+        queue
+            .renew_one(&claimed.receipt, LeaseLength::default())
+            .unwrap();
+        queue.ack_one(&claimed.receipt).unwrap();
+        drop(taken);
+        assert!(queue.get(claimed.job_id()).unwrap().is_some());
+    }
+
+    #[test]
+    fn contention_is_tried_again_a_bounded_number_of_times() {
+        let folder = tempfile::tempdir().unwrap();
+        let queue = SqliteQueue::open(folder.path().join("jobs.db")).unwrap();
+        let runs = std::cell::Cell::new(0);
+        let contention = |_: &Connection| {
+            runs.set(runs.get() + 1);
+            Err::<(), _>(Error::Contention(failed("ack", "in the way")))
+        };
+        assert_eq!(
+            queue.write("ack", contention).unwrap_err().kind(),
+            "contention"
+        );
+        assert_eq!(runs.get(), ATTEMPTS_MAX);
+    }
+
+    #[test]
+    fn debug_output_names_file_and_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let queue = SqliteQueue::open(folder.path().join("jobs.db")).unwrap();
+        let text = format!("{queue:?}");
+        assert!(
+            text.contains("jobs.db") && text.contains("\"job\""),
+            "{text}"
+        );
+    }
+}

@@ -35,7 +35,10 @@ impl Rings {
 
     fn add(bell: &Arc<Bell>, queue: &QueueName) {
         TO_RING.with_borrow_mut(|rings| {
-            if let Some(rings) = rings {
+            let Some(rings) = rings else { return };
+            let known =
+                |(other, name): &(Arc<Bell>, QueueName)| Arc::ptr_eq(other, bell) && name == queue;
+            if !rings.iter().any(known) {
                 rings.push((Arc::clone(bell), queue.clone()));
             }
         });
@@ -115,7 +118,8 @@ impl TransactionalBackend for SqliteQueue {
         lifecycle::record_effect(tx, self.tables(), receipt, name)
     }
 
-    /// Holds the file's writer while `work` runs: every other write of the process waits. Keep it short.
+    /// Holds the file's writer while `work` runs: every other write waits, renewals among them. Keep it short, and
+    /// write through the transaction only: another connection would wait for this one.
     fn transaction<R, E, F>(&self, work: F) -> std::result::Result<R, E>
     where
         E: From<Error>,

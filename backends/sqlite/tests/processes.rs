@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use queue_table_core::{
     Administration, ClaimRequest, Kind, NewJob, Payload, QueueBackend, QueueName, Severity,
-    WorkerId,
+    TransactionalBackend, WorkerId,
 };
 use queue_table_sqlite::SqliteQueue;
 
@@ -33,6 +33,10 @@ fn main() -> ExitCode {
             drain_by_two,
         ),
         Trial::test(
+            "a_process_that_dies_inside_a_transaction_leaves_no_job_and_no_lock",
+            leave_nothing,
+        ),
+        Trial::test(
             "eight_processes_migrate_a_new_file_at_once",
             migrate_by_eight,
         ),
@@ -49,6 +53,7 @@ fn run_child(child: &str, file: &Path) -> Outcome<()> {
     match child {
         "migrate" => println!("{:?}", queue.migrate()?.from),
         "drain" => drain(&queue)?,
+        "die" => die_inside_a_transaction(&queue)?,
         other => return Err(format!("unknown child {other}").into()),
     }
     Ok(())
@@ -69,21 +74,37 @@ fn drain(queue: &SqliteQueue) -> Outcome<()> {
     }
 }
 
+/// Ends the process between an enqueue and its commit.
+fn die_inside_a_transaction(queue: &SqliteQueue) -> Outcome<()> {
+    let job = job()?;
+    let dying = |tx: &mut rusqlite::Transaction<'_>| -> queue_table_core::Result<()> {
+        queue.enqueue_in(tx, &[job])?;
+        println!("enqueued");
+        std::process::abort()
+    };
+    Ok(queue.transaction(dying)?)
+}
+
+fn job() -> Outcome<NewJob> {
+    let payload = Payload::from_json("{}")?;
+    Ok(NewJob::new(&mail()?, Kind::new("mail.send")?, payload))
+}
+
 fn mail() -> Outcome<QueueName> {
     Ok(QueueName::new("mail")?)
 }
 
+fn start(child: &str, file: &Path) -> Outcome<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.env(CHILD, child).env(FILE, file);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command.spawn()?)
+}
+
 /// Starts so many children at once, and gives back the lines each printed.
 fn run_children(count: usize, child: &str, file: &Path) -> Outcome<Vec<Vec<String>>> {
-    let start = || {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.env(CHILD, child).env(FILE, file);
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-    };
-    let children: Vec<_> = (0..count).map(|_| start()).collect::<Result<_, _>>()?;
+    let children = (0..count).map(|_| start(child, file));
+    let children = children.collect::<Outcome<Vec<_>>>()?;
     let mut printed = Vec::new();
     for child in children {
         let output = child.wait_with_output()?;
@@ -99,8 +120,7 @@ fn run_children(count: usize, child: &str, file: &Path) -> Outcome<Vec<Vec<Strin
 fn filled(file: &Path, jobs: usize) -> Outcome<SqliteQueue> {
     let queue = SqliteQueue::open(file)?;
     queue.migrate()?;
-    let job = NewJob::new(&mail()?, Kind::new("mail.send")?, Payload::from_json("{}")?);
-    queue.enqueue(&vec![job; jobs])?;
+    queue.enqueue(&vec![job()?; jobs])?;
     Ok(queue)
 }
 
@@ -130,6 +150,26 @@ fn drain_by_two() -> Result<(), Failed> {
     )?;
     let stats = queue.stats(None)?;
     expect(stats[0].succeeded == 1_000, format!("{stats:?}"))
+}
+
+fn leave_nothing() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("jobs.db");
+    let queue = filled(&file, 1)?;
+    let output = start("die", &file)?.wait_with_output()?;
+    expect(!output.status.success(), "the child did not die")?;
+    expect(output.stdout == b"enqueued\n", "the child died too early")?;
+    expect(
+        queue.stats(None)?[0].due == 1,
+        "the job of the dead process is there",
+    )?;
+    let began = std::time::Instant::now();
+    queue.enqueue(&[job()?])?;
+    let waited = began.elapsed();
+    expect(
+        waited.as_secs() < 5,
+        format!("the lock outlived the process: {waited:?}"),
+    )
 }
 
 fn share_between_two() -> Result<(), Failed> {

@@ -24,7 +24,7 @@ impl Open<'_> {
         if !self.has(Fault::ReplayIgnoresKey) {
             self.take_key_back(job, queue)?;
         }
-        let now = self.base();
+        let now = self.base(self.now());
         let (keeps, resets) = (
             self.has(Fault::ReplayKeepsBudget),
             self.has(Fault::ReplayResetsAttempts),

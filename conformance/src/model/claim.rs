@@ -96,7 +96,8 @@ impl Open<'_> {
 
     /// Stores the claim and answers what was stored.
     fn take(&mut self, job: JobId, request: &ClaimRequest) -> Result<ClaimedJob> {
-        let (now, until) = (self.now(), after(self.base(), request.lease.as_micros()));
+        let now = self.now();
+        let until = after(self.base(now), request.lease.as_micros());
         let forgets = self.has(Fault::ClaimForgetsError);
         self.tables.change(job, |row| {
             row.state = State::Running;

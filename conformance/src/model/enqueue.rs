@@ -102,6 +102,7 @@ impl Open<'_> {
     }
 
     fn new_row(&self, job_id: JobId, job: &NewJob, columns: Vec<ColumnValue>) -> Row {
+        let now = self.now();
         let delayed = !self.has(Fault::EnqueueIgnoresDelay);
         let delay_micros = if delayed { job.delay().as_micros() } else { 0 };
         let columns = if self.has(Fault::ColumnsDropped) {
@@ -117,12 +118,12 @@ impl Open<'_> {
             payload_version: job.payload_version(),
             state: State::Ready,
             priority: job.priority(),
-            run_at: self.due(delay_micros),
+            run_at: self.due(now, delay_micros),
             attempts: 0,
             max_attempts: job.max_attempts().get(),
             worker_id: None,
             lease_until: None,
-            enqueued_at: self.now(),
+            enqueued_at: now,
             claimed_at: None,
             finished_at: None,
             last_error: None,
@@ -130,8 +131,8 @@ impl Open<'_> {
         }
     }
 
-    fn due(&self, delay_micros: i64) -> Timestamp {
-        let due = after(self.base(), delay_micros);
+    fn due(&self, now: Timestamp, delay_micros: i64) -> Timestamp {
+        let due = after(self.base(now), delay_micros);
         if self.has(Fault::EnqueueRoundsUp) {
             let seconds = due.as_micros().div_euclid(1_000_000) + 1;
             return Timestamp::from_micros(seconds * 1_000_000);

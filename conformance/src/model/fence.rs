@@ -14,7 +14,8 @@ impl Open<'_> {
     pub(super) fn renew(&mut self, receipt: &Receipt, lease: LeaseLength) -> Fenced<()> {
         let row = self.held(receipt, Fault::RenewRevives)?;
         let adds = self.has(Fault::RenewAddsToDeadline);
-        let from = row.lease_until.filter(|_| adds).unwrap_or(self.base());
+        let now = self.base(self.now());
+        let from = row.lease_until.filter(|_| adds).unwrap_or(now);
         let until = after(from, lease.as_micros());
         self.tables
             .change(receipt.job_id(), |row| row.lease_until = Some(until));
@@ -42,7 +43,8 @@ impl Open<'_> {
             Fault::FenceByJob
         };
         let row = self.held(receipt, unfenced)?;
-        let (disposition, now) = (self.disposition(row, failure.action), self.now());
+        let now = self.now();
+        let disposition = self.disposition(row, failure.action, now);
         let error = failure.error.as_ref().map(|text| text.as_str().to_owned());
         let grows = released && !self.has(Fault::ReleaseSpendsBudget);
         let shrinks = released && self.has(Fault::ReleaseCountsDown);
@@ -61,7 +63,7 @@ impl Open<'_> {
     }
 
     /// Where a job goes that is given up.
-    fn disposition(&self, row: &Row, action: FailAction) -> Disposition {
+    fn disposition(&self, row: &Row, action: FailAction, now: Timestamp) -> Disposition {
         let spent = is_exhausted(row) && !self.has(Fault::RetryForEver);
         let delay = match action {
             FailAction::Retry { .. } if spent => return Disposition::Dead,
@@ -71,7 +73,7 @@ impl Open<'_> {
             FailAction::Retry { after } | FailAction::Release { after } => after,
         };
         Disposition::Ready {
-            run_at: after(self.base(), delay.as_micros()),
+            run_at: after(self.base(now), delay.as_micros()),
         }
     }
 

@@ -32,12 +32,12 @@ impl Open<'_> {
         self.clock.now()
     }
 
-    /// The instant that durations are added to.
-    pub(super) fn base(&self) -> Timestamp {
+    /// The instant that durations are added to: the statement's.
+    pub(super) fn base(&self, now: Timestamp) -> Timestamp {
         if self.has(Fault::WorkersClock) {
             self.clock.workers_now()
         } else {
-            self.now()
+            now
         }
     }
 

@@ -66,7 +66,7 @@ impl Open<'_> {
                 delay
             };
             Disposition::Ready {
-                run_at: after(self.base(), delay.as_micros()),
+                run_at: after(self.base(now), delay.as_micros()),
             }
         };
         let reaped = decode::reaped(&row, disposition);

@@ -20,7 +20,8 @@ pub(super) enum Asked {
 pub(super) enum Aftermath {
     /// It is stored.
     Stored,
-    /// The claim still holds: it was not stored, or is still on its way. Ask again; the database settles which.
+    /// The claim still holds: it was not stored, or is still on its way. Ask again; the database
+    /// settles which.
     Open,
     /// It was not stored, and can no longer be.
     Lost(LostClaim),
@@ -28,8 +29,9 @@ pub(super) enum Aftermath {
 
 /// Judges by the row, and by the failed attempts of the job.
 ///
-/// An attempt ends once, and leaves a mark of its own: an ack leaves the row succeeded at that attempt; a retry or dead
-/// leaves a failure with the cause failed; a reaped attempt leaves one with the cause reaped; a release leaves none.
+/// An attempt ends once, and leaves a mark of its own: an ack leaves the row succeeded at that
+/// attempt; a retry or dead leaves a failure with the cause failed; a reaped attempt leaves one
+/// with the cause reaped; a release leaves none.
 pub(super) fn judge(
     asked: Asked,
     receipt: &Receipt,

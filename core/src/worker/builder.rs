@@ -18,6 +18,8 @@ use super::handler::{Handler, Handlers};
 use super::held::Live;
 use super::inbox::Inbox;
 use super::outcome::Outcome;
+#[cfg(feature = "periodic")]
+use super::periodic::{self, Periodic};
 use super::queues::Queues;
 use super::report::Tally;
 use super::retention::{self, Windows};
@@ -50,6 +52,8 @@ pub(super) struct Settings {
     pub(super) purge_every: Duration,
     pub(super) sample_every: Option<Duration>,
     pub(super) grace: Duration,
+    #[cfg(feature = "periodic")]
+    pub(super) schedules: Vec<Periodic>,
 }
 
 /// Configures a [`Worker`]. What is wrong with a value is told by [`WorkerBuilder::start`].
@@ -70,6 +74,8 @@ pub struct WorkerBuilder<B: Administration + ?Sized + 'static> {
     purge_every: Duration,
     sample_every: Option<Duration>,
     grace: Duration,
+    #[cfg(feature = "periodic")]
+    schedules: Vec<Periodic>,
     problem: Option<Invalid>,
 }
 
@@ -103,12 +109,14 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
             purge_every: Duration::from_secs(60),
             sample_every: None,
             grace: Duration::from_secs(5),
+            #[cfg(feature = "periodic")]
+            schedules: Vec::new(),
             problem: None,
         }
     }
 
-    /// Names the worker in the table and in logs: its id is this name, host, process and a random number. `worker` by
-    /// default.
+    /// Names the worker in the table and in logs: its id is this name, host, process and a random
+    /// number. `worker` by default.
     pub fn name(self, name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -121,8 +129,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         self.weighted_queue(queue, 1)
     }
 
-    /// Works on this queue. While all its queues are full, a worker takes jobs in the ratio of their weights (1 to
-    /// 1,000); while some are empty, the others get everything.
+    /// Works on this queue. While all its queues are full, a worker takes jobs in the ratio of
+    /// their weights (1 to 1,000); while some are empty, the others get everything.
     pub fn weighted_queue(mut self, queue: impl AsRef<str>, weight: u32) -> Self {
         let checked = in_range("queue weight", weight as usize, 1, 1_000)
             .and_then(|_| QueueName::new(queue))
@@ -132,8 +140,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
 
     /// Runs the function for jobs of the kind and version of `J`.
     ///
-    /// The payload is decoded first; one that cannot be is left as it is and its job goes dead. Jobs of other versions
-    /// are left alone: see [`WorkerBuilder::handle_versions`].
+    /// The payload is decoded first; one that cannot be is left as it is and its job goes dead.
+    /// Jobs of other versions are left alone: see [`WorkerBuilder::handle_versions`].
     pub fn handle<J, R, F>(self, function: F) -> Self
     where
         J: Job + 'static,
@@ -143,7 +151,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         self.handle_versions(Upcasters::new(), function)
     }
 
-    /// Runs the function for jobs of the kind of `J`, whose older payloads the upcasters bring up to its version.
+    /// Runs the function for jobs of the kind of `J`, whose older payloads the upcasters bring up
+    /// to its version.
     pub fn handle_versions<J, R, F>(mut self, upcasters: Upcasters<J>, function: F) -> Self
     where
         J: Job + 'static,
@@ -157,7 +166,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         self.noting(added)
     }
 
-    /// Runs the function for jobs of a kind and of these payload versions, with the payload as it is stored.
+    /// Runs the function for jobs of a kind and of these payload versions, with the payload as it
+    /// is stored.
     pub fn handle_kind<R, F>(
         mut self,
         kind: &str,
@@ -175,8 +185,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         self.noting(added)
     }
 
-    /// How long failed jobs wait, where their kind has no policy of its own; and jobs whose worker died. 5 s doubling to
-    /// an hour by default.
+    /// How long failed jobs wait, where their kind has no policy of its own; and jobs whose worker
+    /// died. 5 s doubling to an hour by default.
     pub fn retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.handlers.set_retry(None, policy);
         self
@@ -196,8 +206,9 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
 
     /// How many jobs may be claimed beyond the free slots: 0 to 1,000, none by default.
     ///
-    /// Saves round trips where jobs are short. Fewer are claimed when, as long as jobs have taken of late, they would
-    /// not start within half a lease; those that do not start in time are given back.
+    /// Saves round trips where jobs are short. Fewer are claimed when, as long as jobs have taken
+    /// of late, they would not start within half a lease; those that do not start in time are given
+    /// back.
     pub fn prefetch(self, prefetch: usize) -> Self {
         let checked = in_range("prefetch", prefetch, 0, SLOTS_MAX);
         Self { prefetch, ..self }.noting(checked.map(drop))
@@ -205,15 +216,17 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
 
     /// How long a claim holds without renewal: 100 ms to 30 days, a minute by default.
     ///
-    /// It is how long a job waits after its worker died. It is not how long a job may take: leases are renewed at a third
-    /// of their length for as long as the handler runs. Much below 10 seconds a slow database costs leases.
+    /// It is how long a job waits after its worker died. It is not how long a job may take: leases
+    /// are renewed at a third of their length for as long as the handler runs. Much below 10
+    /// seconds a slow database costs leases.
     pub fn lease(mut self, lease: Duration) -> Self {
         let checked = LeaseLength::new(lease).map(|lease| self.lease = lease);
         self.noting(checked)
     }
 
-    /// How often an idle worker asks for jobs at least: 1 ms to a day, 2 seconds by default, times the number of its
-    /// queues. Jobs enqueued in this process, or where the engine tells, are seen at once.
+    /// How often an idle worker asks for jobs at least: 1 ms to a day, 2 seconds by default, times
+    /// the number of its queues. Jobs enqueued in this process, or where the engine tells, are seen
+    /// at once.
     pub fn poll_interval(self, poll_interval: Duration) -> Self {
         let checked = interval("poll interval", poll_interval);
         Self {
@@ -223,8 +236,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         .noting(checked)
     }
 
-    /// How many results are brought to the database in one call (1 to 1,000; 1,000 by default), and how long the first
-    /// waits for others (up to a second; 2 ms by default).
+    /// How many results are brought to the database in one call (1 to 1,000; 1,000 by default), and
+    /// how long the first waits for others (up to a second; 2 ms by default).
     pub fn ack_batches(mut self, most: u32, linger: Duration) -> Self {
         let checked = in_duration("ack linger", linger, Duration::ZERO, Duration::from_secs(1))
             .and_then(|()| BatchSize::new(most))
@@ -232,8 +245,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         self.noting(checked)
     }
 
-    /// How often this worker brings back the jobs of workers that died. A third of the lease by default, between 2 and
-    /// 10 seconds.
+    /// How often this worker brings back the jobs of workers that died. A third of the lease by
+    /// default, between 2 and 10 seconds.
     pub fn reap_every(self, every: Duration) -> Self {
         let checked = interval("reap interval", every);
         Self {
@@ -265,8 +278,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         .noting(checked)
     }
 
-    /// Counts the jobs of the worker's queues this often, for the gauges in [`observe`](super::observe). Reads every
-    /// row of the queues; never by default.
+    /// Counts the jobs of the worker's queues this often, for the gauges in
+    /// [`observe`](super::observe). Reads every row of the queues; never by default.
     pub fn sample_stats_every(self, every: Duration) -> Self {
         let checked = interval("stats interval", every);
         Self {
@@ -276,11 +289,22 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         .noting(checked)
     }
 
-    /// How long [`Worker::stop`] waits for handlers after they were told to give up, and for their results to be stored:
-    /// up to a day, 5 seconds by default.
+    /// How long [`Worker::stop`] waits for handlers after they were told to give up, and for their
+    /// results to be stored: up to a day, 5 seconds by default.
     pub fn cancel_grace(self, grace: Duration) -> Self {
         let checked = in_duration("cancel grace", grace, Duration::ZERO, INTERVAL_MAX);
         Self { grace, ..self }.noting(checked)
+    }
+
+    /// Enqueues a job at each tick of this schedule, exactly one however many workers have it.
+    ///
+    /// Its name must not be another schedule's, in this worker or in others on the same queue.
+    /// Finished jobs must be kept longer than its catch-up looks back, and than workers' clocks can
+    /// differ.
+    #[cfg(feature = "periodic")]
+    pub fn periodic(mut self, schedule: Periodic) -> Self {
+        self.schedules.push(schedule);
+        self
     }
 
     /// Starts the worker's threads.
@@ -292,10 +316,12 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         Worker::start(self.build()?)
     }
 
-    fn build(self) -> Result<Shared<B>, Invalid> {
+    pub(super) fn build(self) -> Result<Shared<B>, Invalid> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
+        #[cfg(feature = "periodic")]
+        periodic::check(&self.schedules, self.keep)?;
         if self.queues.is_empty() || self.handlers.is_empty() {
             let rule = "has no queue or no handler; at least one of each is needed";
             return Err(Invalid::new("worker", Problem::Other(rule)));
@@ -312,6 +338,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
             purge_every: self.purge_every,
             sample_every: self.sample_every,
             grace: self.grace,
+            #[cfg(feature = "periodic")]
+            schedules: self.schedules,
         };
         Ok(Shared {
             backend: self.backend,
@@ -354,6 +382,10 @@ pub(super) fn spawn<B: Administration + ?Sized + 'static>(
     }
     if shared.settings.sample_every.is_some() {
         start(Role::Sampler, sampler::run)?;
+    }
+    #[cfg(feature = "periodic")]
+    if !shared.settings.schedules.is_empty() {
+        start(Role::Periodic, periodic::run)?;
     }
     start(Role::Poller, poller::run)
 }

@@ -17,9 +17,14 @@ use super::inbox::{self, Why, Wish};
 use super::signal::Phase;
 use super::{Shared, observe};
 
+/// Pauses before results are tried again: several tries fit into a lease.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MOST: Duration = Duration::from_secs(1);
+
 /// Sends results until no more come. A lost reply is looked into, and never becomes a failed job.
 pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
-    let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+    let lease = shared.settings.lease.get();
+    let mut backoff = Backoff::new(PAUSE_FIRST, (lease / 10).clamp(PAUSE_FIRST, PAUSE_MOST));
     while let Some(batch) = shared.inbox.take() {
         let unsettled = settle_or_let_go(shared, batch);
         if unsettled.is_empty() {
@@ -33,19 +38,22 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
         for result in late {
             give_up(shared, &result.held);
         }
-        shared.inbox.put_back(again);
-        shared.signal.sleep(backoff.pause(), Phase::Ended);
+        if !again.is_empty() {
+            shared.inbox.put_back(again);
+            shared.signal.sleep(backoff.pause(), Phase::Ended);
+        }
     }
     for result in shared.inbox.rest() {
         give_up(shared, &result.held);
     }
 }
 
-/// Settles a batch. Should the backend panic, the leases of the batch are let go, so that none is renewed for ever.
+/// Settles a batch. Should the backend panic, the leases of the batch are let go, so that none is
+/// renewed for ever.
 fn settle_or_let_go<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    batch: Vec<inbox::Result>,
-) -> Vec<inbox::Result> {
+    batch: Vec<inbox::Completion>,
+) -> Vec<inbox::Completion> {
     let held: Vec<_> = batch
         .iter()
         .map(|result| Arc::clone(&result.held))
@@ -59,10 +67,10 @@ fn settle_or_let_go<B: Administration + ?Sized>(
 }
 
 /// Sends one batch and returns what has to be tried again.
-fn settle<B: Administration + ?Sized>(
+pub(super) fn settle<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    batch: Vec<inbox::Result>,
-) -> Vec<inbox::Result> {
+    batch: Vec<inbox::Completion>,
+) -> Vec<inbox::Completion> {
     let (acks, fails): (Vec<_>, Vec<_>) = batch
         .into_iter()
         .partition(|result| result.wish == Wish::Ack);
@@ -73,22 +81,26 @@ fn settle<B: Administration + ?Sized>(
         hear(shared, "ack", acks, answer, |_, ()| false, &mut again);
     }
     if !fails.is_empty() {
-        let failures: Vec<Failure> = fails.iter().filter_map(inbox::Result::failure).collect();
+        let failures: Vec<Failure> = fails
+            .iter()
+            .filter_map(inbox::Completion::failure)
+            .collect();
         let answer = shared.backend.fail(&failures);
-        let dead = |_: &inbox::Result, disposition| disposition == Disposition::Dead;
+        let dead = |_: &inbox::Completion, disposition| disposition == Disposition::Dead;
         hear(shared, "fail", fails, answer, dead, &mut again);
     }
     again
 }
 
-/// Acts on the answer to one batch, result by result. `dead` says whether a granted one left the job dead.
+/// Acts on the answer to one batch, result by result. `dead` says whether a granted one left the
+/// job dead.
 fn hear<B: Administration + ?Sized, T>(
     shared: &Shared<B>,
     operation: &'static str,
-    batch: Vec<inbox::Result>,
+    batch: Vec<inbox::Completion>,
     answer: Result<Vec<Fenced<T>>>,
-    dead: impl Fn(&inbox::Result, T) -> bool,
-    again: &mut Vec<inbox::Result>,
+    dead: impl Fn(&inbox::Completion, T) -> bool,
+    again: &mut Vec<inbox::Completion>,
 ) {
     let verdicts = match answer {
         Ok(verdicts) => verdicts,
@@ -114,9 +126,9 @@ fn hear<B: Administration + ?Sized, T>(
 /// The batch as a whole got no answer.
 fn doubt<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    batch: Vec<inbox::Result>,
+    batch: Vec<inbox::Completion>,
     error: &Error,
-    again: &mut Vec<inbox::Result>,
+    again: &mut Vec<inbox::Completion>,
 ) {
     let several = batch.len() > 1;
     for mut result in batch {
@@ -134,8 +146,8 @@ fn doubt<B: Administration + ?Sized>(
 /// Reads what became of a result whose reply was lost.
 fn look<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    result: inbox::Result,
-    again: &mut Vec<inbox::Result>,
+    result: inbox::Completion,
+    again: &mut Vec<inbox::Completion>,
 ) {
     let receipt = result.held.receipt();
     let read = shared.backend.get(receipt.job_id()).and_then(|row| {
@@ -162,7 +174,7 @@ fn look<B: Administration + ?Sized>(
     }
 }
 
-fn stored<B: Administration + ?Sized>(shared: &Shared<B>, result: &inbox::Result, dead: bool) {
+fn stored<B: Administration + ?Sized>(shared: &Shared<B>, result: &inbox::Completion, dead: bool) {
     shared.live.remove(&result.held);
     let (engine, job) = (shared.backend.engine(), result.job());
     observe::margin(engine, &result.held);
@@ -196,7 +208,7 @@ fn stored<B: Administration + ?Sized>(shared: &Shared<B>, result: &inbox::Result
 
 fn refused<B: Administration + ?Sized>(
     shared: &Shared<B>,
-    result: &inbox::Result,
+    result: &inbox::Completion,
     lost: &LostClaim,
 ) {
     result.held.lose(lost.reason());

@@ -15,9 +15,10 @@ use super::signal::{Phase, Signal};
 
 /// The claim under which a handler runs.
 ///
-/// The heartbeat renews the lease for as long as the handler runs. Where renewals fail, [`Context::is_current`] turns
-/// false at the latest when the lease can have run out, without a word from the database: long work looks at it between
-/// steps and stops. What the handler then returns is refused by the database and reported.
+/// The heartbeat renews the lease for as long as the handler runs. Where renewals fail,
+/// [`Context::is_current`] turns false at the latest when the lease can have run out, without a
+/// word from the database: long work looks at it between steps and stops. What the handler then
+/// returns is refused by the database and reported.
 pub struct Context<'a, B: ?Sized> {
     backend: &'a B,
     held: &'a Arc<Held>,
@@ -41,8 +42,8 @@ impl<'a, B: ?Sized> Context<'a, B> {
         &self.held.job
     }
 
-    /// The key for effects outside the database: the job's id. It stays the same over all attempts, so that an effect
-    /// keyed by it happens once.
+    /// The key for effects outside the database: the job's id. It stays the same over all attempts,
+    /// so that an effect keyed by it happens once.
     #[must_use]
     pub fn effect_key(&self) -> JobId {
         self.held.job.job_id()
@@ -54,8 +55,8 @@ impl<'a, B: ?Sized> Context<'a, B> {
         self.backend
     }
 
-    /// Whether the claim still holds, as far as is known here: the database has not refused it, and the lease cannot
-    /// have run out yet. Reads no database.
+    /// Whether the claim still holds, as far as is known here: the database has not refused it, and
+    /// the lease cannot have run out yet. Reads no database.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.held.is_current(Instant::now())
@@ -72,7 +73,8 @@ impl<'a, B: ?Sized> Context<'a, B> {
             .saturating_duration_since(Instant::now())
     }
 
-    /// Whether the worker is stopping. There is still time to finish, or to return [`Outcome::Release`].
+    /// Whether the worker is stopping. There is still time to finish, or to return
+    /// [`Outcome::Release`].
     ///
     /// [`Outcome::Release`]: super::Outcome::Release
     #[must_use]
@@ -102,14 +104,17 @@ impl<'a, B: ?Sized> Context<'a, B> {
 }
 
 impl<B: Administration + TransactionalBackend> Context<'_, B> {
-    /// Runs `work` and acknowledges the claim in one commit: the effect is stored exactly when the job is succeeded.
+    /// Runs `work` and acknowledges the claim in one commit: the effect is stored exactly when the
+    /// job is succeeded.
     ///
-    /// A claim that no longer holds rolls the effect back. `work` is run once; after [`Error::Contention`] call this
-    /// again, or return the error and let the retry policy do so. When the connection is lost while committing, the job's
-    /// row is read, and tells whether the commit went through.
+    /// A claim that no longer holds rolls the effect back. `work` is run once; after
+    /// [`Error::Contention`] call this again, or return the error and let the retry policy do so.
+    /// When the connection is lost while committing, the job's row is read, and tells whether the
+    /// commit went through.
     ///
     /// # Errors
-    /// Those of `work`, and as for [`TransactionalBackend::transaction`] and [`TransactionalBackend::ack_in`].
+    /// Those of `work`, and as for [`TransactionalBackend::transaction`] and
+    /// [`TransactionalBackend::ack_in`].
     pub fn transaction<R, E, F>(&mut self, work: F) -> Result<R, E>
     where
         E: From<Error>,
@@ -143,15 +148,16 @@ impl<B: Administration + TransactionalBackend> Context<'_, B> {
         }
     }
 
-    /// Runs `work` in one commit with the record that this job has had the effect `name`; `None` when an earlier attempt
-    /// has committed it, and then runs nothing.
+    /// Runs `work` in one commit with the record that this job has had the effect `name`; `None`
+    /// when an earlier attempt has committed it, and then runs nothing.
     ///
-    /// For jobs of several steps: a replacement skips the steps that are done. The claim stays held. When the outcome of
-    /// the commit is unknown, return the error: the next attempt finds out.
+    /// For jobs of several steps: a replacement skips the steps that are done. The claim stays
+    /// held. When the outcome of the commit is unknown, return the error: the next attempt finds
+    /// out.
     ///
     /// # Errors
-    /// Those of `work`; [`Error::LostClaim`] when the claim no longer holds; [`Error::Rejected`] when `name` is no valid
-    /// effect name; and as for [`TransactionalBackend::transaction`].
+    /// Those of `work`; [`Error::LostClaim`] when the claim no longer holds; [`Error::Rejected`]
+    /// when `name` is no valid effect name; and as for [`TransactionalBackend::transaction`].
     pub fn once<R, E, F>(&mut self, name: &str, work: F) -> Result<Option<R>, E>
     where
         E: From<Error>,

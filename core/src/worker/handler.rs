@@ -76,8 +76,8 @@ impl<B: ?Sized> Handler<B> {
 
     /// Runs the function. A panic ends the job and not the thread.
     fn call(&self, context: &mut Context<'_, B>) -> Ended {
-        // Unwind safety: the context and the job are not looked at again but for the flag that the claim was acked,
-        // which is set last.
+        // Unwind safety: the context and the job are not looked at again but for the flag that the
+        // claim was acked, which is set last.
         match catch_unwind(AssertUnwindSafe(|| (self.run)(context))) {
             Ok(Ok(outcome)) => Ended::Returned(outcome),
             Ok(Err(error)) => Ended::Broke(Broken::Undecodable(ErrorText::of(&error))),
@@ -137,7 +137,8 @@ impl<B: ?Sized> Handlers<B> {
             .collect()
     }
 
-    /// How long a job waits whose worker died, and a failed one whose kind has no policy of its own.
+    /// How long a job waits whose worker died, and a failed one whose kind has no policy of its
+    /// own.
     pub(super) fn default_retry(&self) -> &RetryPolicy {
         &self.retry
     }
@@ -147,7 +148,8 @@ impl<B: ?Sized> Handlers<B> {
         self.retry_by_kind.get(kind).unwrap_or(&self.retry)
     }
 
-    /// Runs the handler of the job's kind; `None` when there is none, which a claim by [`Handlers::accepts`] rules out.
+    /// Runs the handler of the job's kind; `None` when there is none, which a claim by
+    /// [`Handlers::accepts`] rules out.
     pub(super) fn call(&self, context: &mut Context<'_, B>) -> Option<Ended> {
         let handler = self.by_kind.get(&context.job().kind)?;
         Some(handler.call(context))

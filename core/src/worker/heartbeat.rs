@@ -39,7 +39,7 @@ pub(super) fn run<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
 /// Renews all live claims in batches. `false` when a batch got no answer.
 fn beat<B: QueueBackend + ?Sized>(shared: &Shared<B>) -> bool {
     for held in shared.slots.take_overdue(Instant::now()) {
-        shared.send(inbox::Result::unstarted(held));
+        shared.send(inbox::Completion::unstarted(held));
     }
     // A claim that was refused once is never granted again.
     let mut live = shared.live.all();
@@ -67,7 +67,8 @@ fn renew<B: QueueBackend + ?Sized>(shared: &Shared<B>, batch: &[Arc<Held>]) -> b
         match verdict {
             Ok(()) => held.renewed(sent, lease.get()),
             Err(lost) => {
-                // A claim that was acknowledged since the batch was made is refused too; its handler is done with it.
+                // A claim that was acknowledged since the batch was made is refused too; its
+                // handler is done with it.
                 held.lose(lost.reason());
                 tracing::debug!(%lost, "renewal refused");
             }
@@ -90,8 +91,8 @@ fn warn_of_lapses(live: &[Arc<Held>]) {
     }
 }
 
-/// Beats at fixed instants, whatever a beat costs. A beat that comes too late is made at once, and the ones it has
-/// missed are not made up.
+/// Beats at fixed instants, whatever a beat costs. A beat that comes too late is made at once, and
+/// the ones it has missed are not made up.
 #[derive(Debug)]
 struct Grid {
     start: Instant,

@@ -13,8 +13,9 @@ use super::lock;
 
 /// One claim of this worker.
 ///
-/// The local deadline is the monotonic instant *before* the claim or its last renewal was sent, plus the lease: it lies
-/// before the database's own deadline. It warns early and stops a start; only the database decides that a claim is lost.
+/// The local deadline is the monotonic instant *before* the claim or its last renewal was sent,
+/// plus the lease: it lies before the database's own deadline. It warns early and stops a start;
+/// only the database decides that a claim is lost.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) job: ClaimedJob,
@@ -81,7 +82,8 @@ impl Held {
     }
 }
 
-/// A lease may be 30 days and the clock near its end: then the deadline is now, and the claim is not started.
+/// A lease may be 30 days and the clock near its end: then the deadline is now, and the claim is
+/// not started.
 fn after(sent: Instant, lease: Duration) -> Instant {
     sent.checked_add(lease).unwrap_or(sent)
 }

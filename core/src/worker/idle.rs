@@ -33,7 +33,8 @@ impl Backoff {
     }
 }
 
-/// The duration, give or take a quarter: workers that started together drift apart, and the average stays.
+/// The duration, give or take a quarter: workers that started together drift apart, and the average
+/// stays.
 pub(super) fn jittered(duration: Duration) -> Duration {
     duration.mul_f64(0.75 + 0.5 * fastrand::f64())
 }

@@ -14,7 +14,7 @@ use super::{lock, wait, wait_for};
 
 /// What the database is to be told of one claim.
 #[derive(Debug)]
-pub(super) struct Result {
+pub(super) struct Completion {
     pub(super) held: Arc<Held>,
     pub(super) wish: Wish,
     /// The reply to an earlier try was lost: a refusal may be of our own making.
@@ -60,7 +60,7 @@ impl Why {
     }
 }
 
-impl Result {
+impl Completion {
     pub(super) fn new(held: Arc<Held>, wish: Wish) -> Self {
         Self {
             held,
@@ -117,7 +117,7 @@ pub(super) struct Inbox {
 
 #[derive(Debug, Default)]
 struct State {
-    results: VecDeque<Result>,
+    results: VecDeque<Completion>,
     /// Set when no more results are waited for: until when those that are there may be tried.
     closed: Option<Instant>,
 }
@@ -134,7 +134,7 @@ impl Inbox {
     }
 
     /// Takes a result in; gives it back when nobody will send it any more.
-    pub(super) fn push(&self, result: Result) -> std::result::Result<(), Result> {
+    pub(super) fn push(&self, result: Completion) -> Result<(), Completion> {
         let mut state = lock(&self.state);
         if state.closed.is_some() {
             return Err(result);
@@ -149,7 +149,7 @@ impl Inbox {
     }
 
     /// Takes results back that are to be tried again, before the others and in their order.
-    pub(super) fn put_back(&self, results: Vec<Result>) {
+    pub(super) fn put_back(&self, results: Vec<Completion>) {
         let mut state = lock(&self.state);
         for result in results.into_iter().rev() {
             state.results.push_front(result);
@@ -157,7 +157,7 @@ impl Inbox {
     }
 
     /// The next batch; waits for it. `None` once closed and either empty or out of time.
-    pub(super) fn take(&self) -> Option<Vec<Result>> {
+    pub(super) fn take(&self) -> Option<Vec<Completion>> {
         let mut state = lock(&self.state);
         while state.results.is_empty() {
             if state.closed.is_some() {
@@ -187,13 +187,13 @@ impl Inbox {
     }
 
     /// What nobody has taken, after the end.
-    pub(super) fn rest(&self) -> Vec<Result> {
+    pub(super) fn rest(&self) -> Vec<Completion> {
         lock(&self.state).results.drain(..).collect()
     }
 }
 
 /// How many results from the front travel together.
-fn next_batch(results: &VecDeque<Result>, most: usize) -> usize {
+fn next_batch(results: &VecDeque<Completion>, most: usize) -> usize {
     let together = results.iter().take(most).take_while(|result| !result.alone);
     together.count().max(1)
 }
@@ -205,11 +205,11 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(60);
 
-    fn ack(id: i64) -> Result {
-        Result::new(held(id, LEASE), Wish::Ack)
+    fn ack(id: i64) -> Completion {
+        Completion::new(held(id, LEASE), Wish::Ack)
     }
 
-    fn ids(batch: &[Result]) -> Vec<i64> {
+    fn ids(batch: &[Completion]) -> Vec<i64> {
         batch
             .iter()
             .map(|result| result.job().job_id().get())

@@ -1,16 +1,67 @@
-//! Runs jobs: claims them, keeps their leases, calls a handler for each, and brings the results to the database.
+//! Runs jobs: claims them, keeps their leases, calls a handler for each, and brings the results to
+//! the database.
 //!
-//! A worker has a fixed number of handler slots, each a plain thread. It claims no more jobs than can start at once,
-//! renews the leases of all it holds from a thread of its own, brings back the jobs of workers that died, and stops
-//! without losing any. Handlers are functions by kind of job; what they return, or that they panic, decides what becomes
-//! of the job: see [`Outcome`].
+//! A worker has a fixed number of handler slots, each a plain thread. It claims no more jobs than
+//! can start at once, renews the leases of all it holds from a thread of its own, brings back the
+//! jobs of workers that died, and stops without losing any. Handlers are functions by kind of job;
+//! what they return, or that they panic, decides what becomes of the job: see [`Outcome`].
 //!
-//! Jobs run at least once. A lease that runs out (a machine that stood still, a database that was away) lets another
-//! worker have the job while the first still works on it. The database refuses the first one's result, but effects outside
-//! the database need the job's id as their key ([`Context::effect_key`]), and effects inside it belong into
+//! Jobs run at least once. A lease that runs out (a machine that stood still, a database that was
+//! away) lets another worker have the job while the first still works on it. The database refuses
+//! the first one's result, but effects outside the database need the job's id as their key
+//! ([`Context::effect_key`]), and effects inside it belong into
 //! [`Context::transaction`] or [`Context::once`].
 //!
 //! Signals are the application's: on SIGTERM it calls [`Worker::stop`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use queue_table_core::worker::{HandlerError, Outcome};
+//! use queue_table_core::{Context, Job, NewJob, QueueBackendExt, QueueName, Worker};
+//! use serde::{Deserialize, Serialize};
+//! # use queue_table_conformance::{Fixture, ModelFixture, Setup};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct SendInvoice {
+//!     order_id: i64,
+//! }
+//!
+//! impl Job for SendInvoice {
+//!     const KIND: &'static str = "invoice.send";
+//! }
+//!
+//! # type Queue = queue_table_conformance::Model;
+//! fn send(invoice: &SendInvoice, context: &mut Context<'_, Queue>) -> Result<Outcome, HandlerError> {
+//!     if invoice.order_id < 0 {
+//!         return Ok(Outcome::dead("there is no such order"));
+//!     }
+//!     let file = format!("invoice of job {}", context.effect_key());
+//!     assert!(!file.is_empty() && context.is_current());
+//!     Ok(Outcome::Done)
+//! }
+//!
+//! # let fresh = ModelFixture.fresh(&Setup::default())?;
+//! # let queue = Arc::new(fresh.backend);
+//! let invoices = QueueName::new("invoices")?;
+//! for order_id in [1, 2, -3] {
+//!     queue.enqueue_one(&NewJob::of(&invoices, &SendInvoice { order_id })?)?;
+//! }
+//!
+//! let worker = Worker::builder(Arc::clone(&queue))
+//!     .queue(&invoices)
+//!     .slots(2)
+//!     .lease(Duration::from_secs(30))
+//!     .handle(send)
+//!     .start()?;
+//! # while worker.report().succeeded + worker.report().dead < 3 {
+//! #     std::thread::sleep(Duration::from_millis(1));
+//! # }
+//! let report = worker.stop(Duration::from_secs(20));
+//! assert_eq!((report.succeeded, report.dead), (2, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod aftermath;
 mod builder;
@@ -23,6 +74,8 @@ mod idle;
 mod inbox;
 pub mod observe;
 mod outcome;
+#[cfg(feature = "periodic")]
+mod periodic;
 mod poller;
 mod queues;
 mod reaper;
@@ -33,6 +86,7 @@ mod sampler;
 mod shutdown;
 mod signal;
 mod slots;
+mod testing;
 mod upcast;
 
 use std::fmt;
@@ -47,7 +101,10 @@ use crate::receipt::LostReason;
 pub use builder::{SLOTS_MAX, StartError, WorkerBuilder};
 pub use context::{Cancellation, Context};
 pub use outcome::{HandlerError, Outcome};
+#[cfg(feature = "periodic")]
+pub use periodic::{CatchUp, Periodic, ScheduleError};
 pub use report::{Lost, Report};
+pub use testing::TestWorker;
 pub use upcast::Upcasters;
 
 use builder::Settings;
@@ -61,7 +118,8 @@ use slots::Slots;
 
 /// A running worker. Dropping it stops it, without time to drain.
 ///
-/// Made by [`Worker::builder`]. It may be shared: [`Worker::stop`] can be called from any thread, and any number of times.
+/// Made by [`Worker::builder`]. It may be shared: [`Worker::stop`] can be called from any thread,
+/// and any number of times.
 pub struct Worker<B: Administration + ?Sized + 'static> {
     shared: Arc<Shared<B>>,
     crew: Crew,
@@ -112,14 +170,16 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
 
     /// Stops the worker and says what it has done.
     ///
-    /// It claims no more, gives back at once what no handler has begun (no attempt is spent), and waits up to `drain`
-    /// for running handlers, which see [`Context::is_stopping`]. Those that still run then see
+    /// It claims no more, gives back at once what no handler has begun (no attempt is spent), and
+    /// waits up to `drain` for running handlers, which see [`Context::is_stopping`]. Those that
+    /// still run then see
     /// [`Context::is_cancelled`], and are waited for during the grace period
-    /// ([`WorkerBuilder::cancel_grace`]). Every thread has ended when this returns, but those of handlers that did not
-    /// return even then: their jobs are in [`Report::abandoned`], and come back when their leases run out.
+    /// ([`WorkerBuilder::cancel_grace`]). Every thread has ended when this returns, but those of
+    /// handlers that did not return even then: their jobs are in [`Report::abandoned`], and come
+    /// back when their leases run out.
     ///
-    /// A second call waits for the first and returns the same report. Do not call it from a handler: it would wait for
-    /// itself until the time is up.
+    /// A second call waits for the first and returns the same report. Do not call it from a
+    /// handler: it would wait for itself until the time is up.
     pub fn stop(&self, drain: Duration) -> Report {
         let mut end = lock(&self.end);
         match &*end {
@@ -178,7 +238,7 @@ struct Shared<B: ?Sized> {
 
 impl<B: QueueBackend + ?Sized> Shared<B> {
     /// Passes a result on to the completer.
-    fn send(&self, result: inbox::Result) {
+    fn send(&self, result: inbox::Completion) {
         if let Err(result) = self.inbox.push(result) {
             self.live.remove(&result.held);
             let job_id = result.job().job_id();

@@ -124,6 +124,14 @@ pub(super) fn reaped(engine: &'static str, job: &Reaped) {
     counter!("queue_table_reaped_total", labels).increment(1);
 }
 
+#[cfg(feature = "periodic")]
+pub(super) fn tick(engine: &'static str, job: &crate::NewJob) {
+    let kind = Label::new("kind", job.kind().as_str().to_owned());
+    let mut labels = in_queue(engine, job.queue());
+    labels.push(kind);
+    counter!("queue_table_ticks_total", labels).increment(1);
+}
+
 pub(super) fn purged(engine: &'static str, rows: u32) {
     counter!("queue_table_purged_total", "engine" => engine).increment(rows.into());
 }

@@ -11,8 +11,8 @@ pub type HandlerError = Box<dyn StdError + Send + Sync>;
 
 /// What becomes of a job after its handler has run.
 ///
-/// A handler may return an `Outcome`, `()` for done, or a `Result` of either: an error is [`Outcome::Retry`] after the
-/// policy's delay, with the error and its sources as the reason.
+/// A handler may return an `Outcome`, `()` for done, or a `Result` of either: an error is
+/// [`Outcome::Retry`] after the policy's delay, with the error and its sources as the reason.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,8 +37,8 @@ pub enum Outcome {
     Done,
     /// Succeeded, and the handler's own transaction has acknowledged the claim already.
     ///
-    /// Not needed after [`Context::transaction`](super::Context::transaction), which the worker knows of. Where it is
-    /// not true the lease runs out and the job is tried again.
+    /// Not needed after [`Context::transaction`](super::Context::transaction), which the worker
+    /// knows of. Where it is not true the lease runs out and the job is tried again.
     DoneInTransaction,
     /// Failed: the job is tried again, or dead when no attempt is left.
     Retry {
@@ -57,7 +57,8 @@ pub enum Outcome {
         /// Until the next attempt.
         after: Delay,
     },
-    /// Not here: given back at once, without spending the budget. Another worker, or this one, claims it again.
+    /// Not here: given back at once, without spending the budget. Another worker, or this one,
+    /// claims it again.
     Release,
 }
 

@@ -23,8 +23,8 @@ const IDLE_FIRST: Duration = Duration::from_millis(10);
 const ERROR_FIRST: Duration = Duration::from_millis(100);
 const ERROR_MOST: Duration = Duration::from_secs(5);
 
-/// Longest pause between a ring that brought nothing and the next poll. Rings for jobs that this worker cannot have
-/// (paused, of other kinds, taken by others) must not become one poll each.
+/// Longest pause between a ring that brought nothing and the next poll. Rings for jobs that this
+/// worker cannot have (paused, of other kinds, taken by others) must not become one poll each.
 const RING_GAP_MOST: Duration = Duration::from_millis(50);
 
 /// Claims held beyond slots and prefetch while results cannot be stored: then no more are made.
@@ -65,7 +65,8 @@ fn room<B: QueueBackend + ?Sized>(shared: &Shared<B>) -> usize {
     room.min(settled)
 }
 
-struct Poller<'a, B: ?Sized> {
+/// Makes the claims, and remembers what it has heard.
+pub(super) struct Poller<'a, B: ?Sized> {
     shared: &'a Shared<B>,
     request: ClaimRequest,
     waiter: Waiter,
@@ -76,7 +77,7 @@ struct Poller<'a, B: ?Sized> {
 }
 
 impl<'a, B: QueueBackend + ?Sized> Poller<'a, B> {
-    fn new(shared: &'a Shared<B>, queues: &Queues) -> Self {
+    pub(super) fn new(shared: &'a Shared<B>, queues: &Queues) -> Self {
         let settings = &shared.settings;
         let waiter = Waiter::new(queues.names().cloned());
         // Each queue costs a query per round: the more queues, the fewer rounds.
@@ -97,7 +98,7 @@ impl<'a, B: QueueBackend + ?Sized> Poller<'a, B> {
     }
 
     /// Claims at most `most` jobs of one queue and hands them to the slots.
-    fn claim(&mut self, queue: &QueueName, most: usize) -> Result<usize> {
+    pub(super) fn claim(&mut self, queue: &QueueName, most: usize) -> Result<usize> {
         let most = u32::try_from(most).unwrap_or(BATCH_MAX).min(BATCH_MAX);
         self.request.queue = queue.clone();
         self.request.limit = BatchSize::new(most)?;
@@ -116,7 +117,7 @@ impl<'a, B: QueueBackend + ?Sized> Poller<'a, B> {
             shared.live.insert(Arc::clone(held));
         }
         for held in shared.slots.offer(held) {
-            shared.send(inbox::Result::unstarted(held));
+            shared.send(inbox::Completion::unstarted(held));
         }
         Ok(claimed)
     }

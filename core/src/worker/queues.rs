@@ -41,8 +41,9 @@ impl Queues {
 
     /// Claims up to `room` jobs with `claim(queue, at most)`, which says how many it got.
     ///
-    /// The queue that is owed most comes first; each may take its share of what is left, and what it leaves goes to the
-    /// next. Full queues get jobs in the ratio of their weights; an empty one saves nothing up.
+    /// The queue that is owed most comes first; each may take its share of what is left, and what
+    /// it leaves goes to the next. Full queues get jobs in the ratio of their weights; an empty one
+    /// saves nothing up.
     ///
     /// # Errors
     /// The first of `claim`; later queues are not asked.

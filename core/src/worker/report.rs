@@ -13,6 +13,8 @@ use super::lock;
 pub struct Report {
     /// Claims made.
     pub claimed: u64,
+    /// Handlers begun.
+    pub started: u64,
     /// Jobs succeeded.
     pub succeeded: u64,
     /// Attempts that failed and left the job to be tried again.
@@ -29,8 +31,8 @@ pub struct Report {
     pub released: u64,
     /// Results that the database refused, because the claim no longer held.
     pub lost: Lost,
-    /// Results that could not be brought to the database before the lease was over. The jobs are tried again, if they
-    /// were not stored after all.
+    /// Results that could not be brought to the database before the lease was over. The jobs are
+    /// tried again, if they were not stored after all.
     pub unconfirmed: u64,
     /// Jobs that the reaper brought back or buried.
     pub reaped: u64,
@@ -40,8 +42,8 @@ pub struct Report {
     pub ticks: u64,
     /// Operations that failed, and were gone on from.
     pub errors: u64,
-    /// Jobs whose handlers had not returned when the worker stopped waiting for them. Their leases run out; their
-    /// results will be dropped. Empty while the worker runs.
+    /// Jobs whose handlers had not returned when the worker stopped waiting for them. Their leases
+    /// run out; their results will be dropped. Empty while the worker runs.
     pub abandoned: Vec<JobId>,
 }
 

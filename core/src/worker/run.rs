@@ -23,7 +23,8 @@ pub(super) fn run<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
     }
 }
 
-/// Runs the job, if it may still be started, and passes the result on. Returns how long the handler took.
+/// Runs the job, if it may still be started, and passes the result on. Returns how long the handler
+/// took.
 pub(super) fn one<B: QueueBackend + ?Sized>(
     shared: &Shared<B>,
     held: Arc<Held>,
@@ -34,17 +35,18 @@ pub(super) fn one<B: QueueBackend + ?Sized>(
         return None;
     }
     if !held.may_start(began) {
-        shared.send(inbox::Result::unstarted(held));
+        shared.send(inbox::Completion::unstarted(held));
         return None;
     }
     let engine = shared.backend.engine();
+    shared.tally.note(|report| report.started += 1);
     observe::started(engine, &held);
     observe::running(engine, shared.settings.worker.as_str(), shared.slots.busy());
     let wish = handle(shared, &held);
     let took = began.elapsed();
     observe::handled(engine, &held.job, took);
     match wish {
-        Some(wish) => shared.send(inbox::Result::new(held, wish)),
+        Some(wish) => shared.send(inbox::Completion::new(held, wish)),
         None => shared.acked_in_transaction(&held),
     }
     Some(took)

@@ -26,6 +26,8 @@ pub(super) enum Role {
     Reaper,
     Retention,
     Sampler,
+    #[cfg(feature = "periodic")]
+    Periodic,
 }
 
 impl Role {
@@ -39,6 +41,8 @@ impl Role {
             Self::Reaper => "qt-reaper",
             Self::Retention => "qt-retention",
             Self::Sampler => "qt-sampler",
+            #[cfg(feature = "periodic")]
+            Self::Periodic => "qt-periodic",
         }
     }
 }
@@ -103,7 +107,8 @@ impl Crew {
         true
     }
 
-    /// Joins the threads of every role that has ended by `until`. The others are left to themselves.
+    /// Joins the threads of every role that has ended by `until`. The others are left to
+    /// themselves.
     fn join(&self, until: Instant) {
         let handles: Vec<_> = lock(&self.handles).drain(..).collect();
         for (role, handle) in handles {
@@ -128,8 +133,9 @@ impl Running {
     }
 }
 
-/// Stops the worker: claims end at once, what never started is given back, running handlers have `drain` to end, then
-/// they are told to give up and have the grace period; last the results are brought to the database.
+/// Stops the worker: claims end at once, what never started is given back, running handlers have
+/// `drain` to end, then they are told to give up and have the grace period; last the results are
+/// brought to the database.
 pub(super) fn stop<B: QueueBackend + ?Sized>(
     shared: &Shared<B>,
     crew: &Crew,
@@ -139,7 +145,7 @@ pub(super) fn stop<B: QueueBackend + ?Sized>(
     let drained = in_future(drain);
     shared.signal.advance(Phase::Draining);
     for held in shared.slots.close() {
-        shared.send(inbox::Result::unstarted(held));
+        shared.send(inbox::Completion::unstarted(held));
     }
     for queue in shared.settings.queues.names() {
         shared.backend.ring(queue);

@@ -30,7 +30,8 @@ struct State {
 }
 
 impl Slots {
-    /// `threads` jobs run at a time; at most `prefetch` more wait, fewer when they could not start in time.
+    /// `threads` jobs run at a time; at most `prefetch` more wait, fewer when they could not start
+    /// in time.
     pub(super) fn new(threads: usize, prefetch: usize, lease: Duration) -> Self {
         Self {
             threads,
@@ -42,7 +43,8 @@ impl Slots {
         }
     }
 
-    /// How many jobs may be claimed now; waits for the first free slot. Zero when closed, or after `at_most`.
+    /// How many jobs may be claimed now; waits for the first free slot. Zero when closed, or after
+    /// `at_most`.
     pub(super) fn room(&self, at_most: Duration) -> usize {
         let until = Instant::now() + at_most;
         let mut state = lock(&self.state);
@@ -64,7 +66,8 @@ impl Slots {
         (self.threads + self.ahead(state)).saturating_sub(taken)
     }
 
-    /// How many jobs beyond the free slots would still start within half a lease, as long as jobs usually take.
+    /// How many jobs beyond the free slots would still start within half a lease, as long as jobs
+    /// usually take.
     fn ahead(&self, state: &State) -> usize {
         let Some(usual) = state.usual else { return 0 };
         let each = usual.max(Duration::from_micros(1)).as_secs_f64();
@@ -105,13 +108,22 @@ impl Slots {
         }
     }
 
+    /// The next job, if one waits; its slot is then busy.
+    pub(super) fn try_next(&self) -> Option<Arc<Held>> {
+        let mut state = lock(&self.state);
+        let held = state.waiting.pop_front()?;
+        state.busy += 1;
+        Some(held)
+    }
+
     /// A handler thread is done with its job; `took` when a handler really ran.
     pub(super) fn done(&self, took: Option<Duration>) {
         let mut state = lock(&self.state);
         state.busy -= 1;
         if let Some(took) = took {
             state.usual = Some(match state.usual {
-                // Slow jobs count at once, fast ones bit by bit: too many waiting jobs are the worse mistake.
+                // Slow jobs count at once, fast ones bit by bit: too many waiting jobs are the
+                // worse mistake.
                 Some(usual) if took < usual => (usual * 7 + took) / 8,
                 _ => took,
             });
@@ -128,10 +140,16 @@ impl Slots {
             .drain(..)
             .partition(|held: &Arc<Held>| held.may_start(now));
         state.waiting = fit;
+        if !overdue.is_empty() {
+            // The jobs that run now take longer than was thought: nothing is claimed ahead until
+            // some have ended.
+            state.usual = Some(self.lease);
+        }
         overdue.into()
     }
 
-    /// Takes no more jobs, ends the handler threads that wait, and returns the jobs that no handler has begun.
+    /// Takes no more jobs, ends the handler threads that wait, and returns the jobs that no handler
+    /// has begun.
     pub(super) fn close(&self) -> Vec<Arc<Held>> {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -210,6 +228,17 @@ mod tests {
         assert_eq!(overdue.len(), 1);
         assert_eq!(overdue[0].job.job_id().get(), 1);
         assert_eq!(slots.next().unwrap().job.job_id().get(), 2);
+    }
+
+    #[test]
+    fn nothing_is_claimed_ahead_after_waiting_jobs_could_not_start() {
+        let slots = Slots::new(1, 5, LEASE);
+        slots.offer(vec![held(1, LEASE), held(2, Duration::ZERO)]);
+        slots.next().unwrap();
+        slots.done(Some(Duration::from_millis(1)));
+        assert_eq!(slots.room(NOW), 5);
+        slots.take_overdue(Instant::now());
+        assert_eq!(slots.room(NOW), 1);
     }
 
     #[test]

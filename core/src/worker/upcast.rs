@@ -16,7 +16,8 @@ type Step = dyn Fn(&StoredPayload) -> Result<StoredPayload, PayloadError> + Send
 
 /// The steps from older versions of a payload to `J`'s, one version at a time.
 ///
-/// A handler with upcasters claims every version it has a way from. The stored payload stays as it is.
+/// A handler with upcasters claims every version it has a way from. The stored payload stays as it
+/// is.
 ///
 /// ```
 /// use queue_table_core::{Job, worker::Upcasters};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -108,40 +108,4 @@ fn mixed_operations(
             }
         }
     }
-}
-
-#[test]
-fn renewals_pass_a_saturated_pool_of_readers() {
-    let (queue, probe) = fresh();
-    enqueue(&queue, 1);
-    let narrow = queue_table_sqlite::SqliteQueue::builder(probe.file());
-    let narrow = narrow
-        .readers_max(1)
-        .busy_deadline(Duration::from_millis(300))
-        .build()
-        .unwrap();
-    let claimed = claim_one(&narrow, "w");
-    // A reader that is kept busy by a deep table: the only one.
-    enqueue(&queue, 10_000);
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let reading: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(|| {
-                    while !stop.load(Ordering::Relaxed) {
-                        narrow.stats(None).ok();
-                    }
-                })
-            })
-            .collect();
-        for _ in 0..20 {
-            narrow
-                .renew_one(&claimed.receipt, lease(Duration::from_secs(5)))
-                .unwrap();
-        }
-        stop.store(true, Ordering::Relaxed);
-        reading
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
-    });
 }

@@ -1,0 +1,7 @@
+-- Deletes the effects of deleted jobs.
+-- params: job ids as JSON [id, ...]
+-- rules: C22
+DELETE s
+FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
+STRAIGHT_JOIN {job_effect} AS s FORCE INDEX (PRIMARY)
+    ON s.job_id = t.job_id

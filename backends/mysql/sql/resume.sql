@@ -1,0 +1,4 @@
+-- Unmarks a queue.
+-- params: queue
+DELETE FROM {job_queue}
+WHERE queue = ?

@@ -1,0 +1,185 @@
+//! Connections: none before the first use, none that is broken, none for renewals that handlers
+//! could take.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mysql::prelude::Queryable;
+use queue_table_core::{Error, LeaseLength, QueueBackend, QueueBackendExt, TransactionalBackend};
+use queue_table_mysql::MysqlQueue;
+
+use crate::support::{claimed, job, on_each, request};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_server_that_is_down_is_unavailable_at_the_first_use_and_not_before() {
+    let queue = MysqlQueue::builder("mysql://u:hunter2@127.0.0.1:1/d")
+        .unwrap()
+        .pool_wait(Duration::from_millis(300))
+        .build()
+        .unwrap();
+    let started = Instant::now();
+    for down in [
+        queue.enqueue_one(&job()).unwrap_err(),
+        queue
+            .renew(&[], LeaseLength::default())
+            .map_or_else(|error| error, |_| queue.claim(&request(1)).unwrap_err()),
+    ] {
+        assert!(matches!(down, Error::Unavailable(_)), "{down:?}");
+        assert!(!format!("{down:?}").contains("hunter2"));
+    }
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_wrong_password_is_told_without_it() {
+    on_each(|server| {
+        let opts = server.opts().pass(Some("hunter2"));
+        let queue = MysqlQueue::builder_with(opts)
+            .pool_wait(Duration::from_millis(300))
+            .build()
+            .unwrap();
+        let denied = queue.enqueue_one(&job()).unwrap_err();
+        assert!(matches!(denied, Error::Unsupported { .. }), "{denied:?}");
+        assert!(denied.to_string().contains("1045"), "{denied}");
+        assert!(!format!("{denied} {denied:?} {queue:?}").contains("hunter2"));
+    });
+}
+
+#[test]
+fn renewals_go_through_while_handlers_hold_every_pooled_connection() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables
+            .builder()
+            .pool_size(1)
+            .pool_wait(Duration::from_millis(200))
+            .build()
+            .unwrap();
+        let claim = claimed(&queue, MINUTE);
+        queue
+            .transaction(|_| {
+                assert!(matches!(
+                    queue.ack_one(&claim.receipt),
+                    Err(Error::Unavailable(_))
+                ));
+                queue.renew_one(&claim.receipt, LeaseLength::default())
+            })
+            .unwrap();
+    });
+}
+
+#[test]
+fn a_panic_inside_a_transaction_gives_no_open_transaction_back() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables.builder().pool_size(1).build().unwrap();
+        let panicked = thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                queue.transaction::<(), Error, _>(|tx| {
+                    queue.enqueue_in(tx, &[job()])?;
+                    panic!("the handler's own");
+                })
+            });
+            work.join()
+        });
+        assert!(panicked.is_err());
+        assert!(queue.claim(&request(1)).unwrap().is_empty());
+        assert!(queue.enqueue_one(&job()).unwrap().is_new());
+        assert_eq!(tables.number("SELECT COUNT(*) FROM {job}"), 1);
+    });
+}
+
+#[test]
+fn killed_connections_are_replaced() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables.builder().pool_size(2).build().unwrap();
+        let claim = claimed(&queue, MINUTE);
+        queue
+            .renew_one(&claim.receipt, LeaseLength::default())
+            .unwrap();
+        let mut session = server.session();
+        let own = session.connection_id();
+        let all: Vec<u32> = session
+            .query(format!(
+                "SELECT id FROM information_schema.processlist WHERE id <> {own} AND db = DATABASE() AND command = 'Sleep'"
+            ))
+            .unwrap();
+        // Other tests' idle sessions may be hit as well: only those that are known to be this
+        // queue's are killed.
+        let mut killed = 0;
+        queue
+            .transaction(|tx| {
+                let id: Option<u32> = tx.query_first("SELECT CONNECTION_ID()").unwrap();
+                let id = id.unwrap();
+                assert!(!all.is_empty());
+                session.query_drop(format!("KILL {id}")).unwrap();
+                killed += 1;
+                queue.enqueue_in(tx, &[job()]).map(drop)
+            })
+            .unwrap_err();
+        assert_eq!(killed, 1);
+        let until = Instant::now() + Duration::from_secs(5);
+        while let Err(error) = queue.ack_one(&claim.receipt) {
+            assert!(error.is_transient() && Instant::now() < until, "{error:?}");
+        }
+    });
+}
+
+/// A primary that became a replica: the connection is alive, only writes fail.
+#[test]
+fn a_server_that_takes_no_writes_is_unavailable_and_works_again_after() {
+    on_each(|server| {
+        let tables = server.tables();
+        let user = format!("ro_{}", tables.name);
+        tables.run(&format!("CREATE USER '{user}'@'%' IDENTIFIED BY 'limited'"));
+        tables.run(&format!(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON * TO '{user}'@'%'"
+        ));
+        let opts = server.opts().user(Some(user.clone())).pass(Some("limited"));
+        let queue = MysqlQueue::builder_with(opts)
+            .table(tables.table())
+            .build()
+            .unwrap();
+        queue.enqueue_one(&job()).unwrap();
+        // Accounts with every privilege, such as the other tests', are exempt.
+        tables.run("SET GLOBAL read_only = ON");
+        let refused = (queue.claim(&request(1)), queue.enqueue_one(&job()));
+        tables.run("SET GLOBAL read_only = OFF");
+        assert!(
+            matches!(refused.0, Err(Error::Unavailable(_))),
+            "{refused:?}"
+        );
+        assert!(
+            matches!(refused.1, Err(Error::Unavailable(_))),
+            "{refused:?}"
+        );
+        assert_eq!(queue.claim(&request(1)).unwrap().len(), 1);
+        tables.run(&format!("DROP USER '{user}'@'%'"));
+    });
+}
+
+#[test]
+fn a_row_that_is_held_too_long_is_contention() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables
+            .builder()
+            .lock_wait(Duration::from_secs(1))
+            .build()
+            .unwrap();
+        let claim = claimed(&queue, MINUTE);
+        let mut session = server.session();
+        let mut tx = session.start_transaction(mysql::TxOpts::default()).unwrap();
+        tx.query_drop(format!("SELECT 1 FROM {} FOR UPDATE", tables.name))
+            .unwrap();
+        let started = Instant::now();
+        let waited = queue.ack_one(&claim.receipt).unwrap_err();
+        assert!(matches!(waited, Error::Contention(_)), "{waited:?}");
+        assert!(started.elapsed() < Duration::from_secs(5));
+        tx.rollback().unwrap();
+        queue.ack_one(&claim.receipt).unwrap();
+    });
+}

@@ -1,0 +1,23 @@
+-- Finishes claims that hold as succeeded. Their rows are locked already.
+-- params: @P1 NVARCHAR(MAX) JSON array of [job_id, attempt, worker]
+-- rows: job_id of each claim that held
+-- rules: C13, C14, C15
+DECLARE @now DATETIME2(6) = SYSUTCDATETIME();
+UPDATE job
+SET state = N'succeeded',
+  finished_at = @now,
+  worker_id = NULL,
+  lease_until = NULL,
+  last_error = NULL
+OUTPUT inserted.job_id
+FROM {job} AS job
+INNER JOIN OPENJSON(@P1) WITH (
+  job_id BIGINT '$[0]',
+  attempt INT '$[1]',
+  worker NVARCHAR(128) '$[2]'
+) AS given
+  ON given.job_id = job.job_id
+WHERE job.state = N'running'
+  AND job.attempts = given.attempt
+  AND job.worker_id = given.worker COLLATE Latin1_General_100_BIN2
+  AND job.lease_until > @now

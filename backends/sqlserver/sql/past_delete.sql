@@ -1,0 +1,8 @@
+-- Forgets the past dedup keys of jobs: they take them back, or they are deleted.
+-- params: @P1 NVARCHAR(MAX) JSON array of job ids
+-- rows: none
+-- rules: C20, C22
+DELETE past
+FROM {job_dedup_past} AS past
+INNER JOIN OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
+  ON given.job_id = past.job_id

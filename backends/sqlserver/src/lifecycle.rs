@@ -1,0 +1,317 @@
+//! The protocol's operations on a transaction that somebody opened: the only place that binds and
+//! decodes.
+//!
+//! They are public for services that hold a client of tiberius' own. Such a client must be inside a
+//! transaction at READ COMMITTED (or REPEATABLE READ), best with `XACT_ABORT ON`; the functions
+//! begin nothing and commit nothing, and after any error but
+//! [`Error::LostClaim`](queue_table_core::Error::LostClaim) the caller rolls back. Outside a
+//! transaction locks would not last from one statement to the next, and a claim would not be safe.
+
+use std::collections::HashMap;
+
+use queue_table_core::{
+    BATCH_MAX, ClaimRequest, ClaimedJob, Disposition, EffectName, FailAction, Failure,
+    FailureCause, Fenced, JobId, LeaseLength, LostClaim, Observed, Receipt, Result, check_count,
+};
+use serde_json::{Value, json};
+use tiberius::Row;
+
+use crate::answers::{Answers, receipt_json};
+use crate::connection::{Client, insert, rows};
+use crate::decode::{self, Cells};
+use crate::sql::Statements;
+
+pub use crate::enqueue::enqueue;
+pub use crate::recovery::reap;
+
+/// Claims due jobs: one probe that locks nothing, and one statement for each priority that has a
+/// due job.
+///
+/// # Errors
+/// [`Error::Unsupported`](queue_table_core::Error::Unsupported) at another isolation level, and
+/// transient ones.
+pub async fn claim(
+    client: &mut Client,
+    sql: &Statements,
+    request: &ClaimRequest,
+) -> Result<Vec<ClaimedJob>> {
+    let priorities = probe(client, sql, request).await?;
+    claim_at(client, sql, request, &priorities).await
+}
+
+/// The priorities that have a due job for the request, from high to low. Needs no transaction.
+pub(crate) async fn probe(
+    client: &mut Client,
+    sql: &Statements,
+    request: &ClaimRequest,
+) -> Result<Vec<i32>> {
+    let queue = request.queue.as_str();
+    let accepts = accepts(request);
+    let found = rows(
+        client,
+        "claim",
+        &sql.claim_probe,
+        &[&queue, &accepts.as_deref()],
+    )
+    .await?;
+    let priority = |row: &Row| Cells::of(row, "claim").number("priority");
+    found.iter().map(priority).collect()
+}
+
+pub(crate) async fn claim_at(
+    client: &mut Client,
+    sql: &Statements,
+    request: &ClaimRequest,
+    priorities: &[i32],
+) -> Result<Vec<ClaimedJob>> {
+    let (queue, worker) = (request.queue.as_str(), request.worker.as_str());
+    let lease = request.lease.as_micros();
+    let accepts = accepts(request);
+    let limit = request.limit.get() as usize;
+    let mut jobs = Vec::new();
+    for priority in priorities {
+        let left = i32::try_from(limit - jobs.len()).unwrap_or(i32::MAX);
+        if left == 0 {
+            break;
+        }
+        let params: [&dyn tiberius::ToSql; 6] = [
+            &left,
+            &queue,
+            priority,
+            &worker,
+            &lease,
+            &accepts.as_deref(),
+        ];
+        for row in rows(client, "claim", &sql.claim, &params).await? {
+            jobs.push(decode::claimed_job(&Cells::of(&row, "claim"), &sql.table)?);
+        }
+    }
+    jobs.sort_by_key(ClaimedJob::claim_order);
+    Ok(jobs)
+}
+
+fn accepts(request: &ClaimRequest) -> Option<String> {
+    let accepts = request.accepts.as_ref()?;
+    let kinds = accepts
+        .iter()
+        .map(|(kind, versions)| json!([kind.as_str(), versions.start(), versions.end()]));
+    Some(Value::from_iter(kinds).to_string())
+}
+
+/// Moves the deadlines of the claims that hold to now + `lease`.
+///
+/// # Errors
+/// [`Error::Rejected`](queue_table_core::Error::Rejected) for more than 1,000 receipts, and
+/// transient ones.
+pub async fn renew(
+    client: &mut Client,
+    sql: &Statements,
+    receipts: &[Receipt],
+    lease: LeaseLength,
+) -> Result<Vec<Fenced<()>>> {
+    check_count("receipts", receipts.len(), BATCH_MAX as usize)?;
+    let mut answers = Answers::to(receipts.iter().collect());
+    for round in answers.rounds() {
+        let seen = lock(client, sql, "renew", answers.ids(&round)).await?;
+        let given = answers.json(&round);
+        let held = rows(client, "renew", &sql.renew, &[&given, &lease.as_micros()]).await?;
+        answers.settle(&round, ids("renew", &held)?, &seen);
+    }
+    Ok(answers.finish())
+}
+
+/// Finishes the claims that hold as succeeded.
+///
+/// # Errors
+/// As for [`renew`].
+pub async fn ack(
+    client: &mut Client,
+    sql: &Statements,
+    receipts: &[Receipt],
+) -> Result<Vec<Fenced<()>>> {
+    check_count("receipts", receipts.len(), BATCH_MAX as usize)?;
+    let mut answers = Answers::to(receipts.iter().collect());
+    for round in answers.rounds() {
+        let seen = lock(client, sql, "ack", answers.ids(&round)).await?;
+        let given = answers.json(&round);
+        let held = rows(client, "ack", &sql.ack, &[&given]).await?;
+        answers.settle(&round, ids("ack", &held)?, &seen);
+    }
+    Ok(answers.finish())
+}
+
+/// The rows of an ack whose COMMIT was not answered, read under their locks: the lost transaction
+/// is over by then.
+pub(crate) async fn lock_receipts(
+    client: &mut Client,
+    sql: &Statements,
+    receipts: &[Receipt],
+) -> Result<HashMap<JobId, Observed>> {
+    let mut ids: Vec<_> = receipts.iter().map(Receipt::job_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    lock(client, sql, "ack", ids).await
+}
+
+/// Gives the claims up that hold, and records the failed attempts.
+///
+/// # Errors
+/// As for [`renew`].
+pub async fn fail(
+    client: &mut Client,
+    sql: &Statements,
+    failures: &[Failure],
+) -> Result<Vec<Fenced<Disposition>>> {
+    check_count("failures", failures.len(), BATCH_MAX as usize)?;
+    let mut answers = Answers::to(failures.iter().map(|failure| &failure.receipt).collect());
+    for round in answers.rounds() {
+        let seen = lock(client, sql, "fail", answers.ids(&round)).await?;
+        let given = round.iter().map(|&index| failure_json(&failures[index]));
+        let given = Value::from_iter(given).to_string();
+        let mut held = HashMap::new();
+        for row in rows(client, "fail", &sql.fail, &[&given]).await? {
+            let row = Cells::of(&row, "fail");
+            held.insert(row.job_id()?, decode::disposition(&row)?);
+        }
+        let lost = |index: &&usize| held.contains_key(&failures[**index].receipt.job_id());
+        let failed = round.iter().filter(lost).map(|&index| &failures[index]);
+        record_failures(client, sql, failed).await?;
+        answers.settle(&round, held, &seen);
+    }
+    Ok(answers.finish())
+}
+
+fn failure_json(failure: &Failure) -> Value {
+    let (action, delay) = match failure.action {
+        FailAction::Retry { after } => ("retry", after.as_micros()),
+        FailAction::Dead => ("dead", 0),
+        FailAction::Release { after } => ("release", after.as_micros()),
+    };
+    let receipt = &failure.receipt;
+    let error = failure.error.as_ref().map(|error| error.as_str());
+    json!([
+        receipt.job_id().get(),
+        receipt.attempt(),
+        receipt.worker().as_str(),
+        action,
+        delay,
+        error
+    ])
+}
+
+async fn record_failures(
+    client: &mut Client,
+    sql: &Statements,
+    failures: impl Iterator<Item = &Failure>,
+) -> Result<()> {
+    let failed = failures.filter(|failure| !matches!(failure.action, FailAction::Release { .. }));
+    let given: Vec<_> = failed
+        .map(|failure| {
+            let receipt = &failure.receipt;
+            let error = failure.error.as_ref().map(|error| error.as_str());
+            let cause = FailureCause::Failed;
+            attempt_json(
+                receipt.job_id(),
+                receipt.attempt(),
+                receipt.worker().as_str(),
+                cause,
+                error,
+            )
+        })
+        .collect();
+    record_attempts(client, sql, "fail", given).await
+}
+
+pub(crate) fn attempt_json(
+    job_id: JobId,
+    attempt: u32,
+    worker: &str,
+    cause: FailureCause,
+    error: Option<&str>,
+) -> Value {
+    json!([job_id.get(), attempt, worker, cause.as_str(), error])
+}
+
+pub(crate) async fn record_attempts(
+    client: &mut Client,
+    sql: &Statements,
+    operation: &'static str,
+    given: Vec<Value>,
+) -> Result<()> {
+    if !given.is_empty() {
+        let given = Value::Array(given).to_string();
+        insert(client, operation, &sql.failure, &given).await?;
+    }
+    Ok(())
+}
+
+/// Records an effect of the claim's job; `false` when an earlier attempt has committed it.
+///
+/// # Errors
+/// [`Error::LostClaim`](queue_table_core::Error::LostClaim) when the claim no longer holds, and
+/// transient ones.
+pub async fn record_effect(
+    client: &mut Client,
+    sql: &Statements,
+    receipt: &Receipt,
+    name: &EffectName,
+) -> Result<bool> {
+    let operation = "record_effect";
+    let job_id = receipt.job_id();
+    let seen = lock(client, sql, operation, vec![job_id]).await?;
+    let given = Value::from_iter([receipt_json(receipt)]).to_string();
+    if rows(client, operation, &sql.hold, &[&given])
+        .await?
+        .is_empty()
+    {
+        return Err(LostClaim::judge(receipt, seen.get(&job_id)).into());
+    }
+    let params: [&dyn tiberius::ToSql; 2] = [&job_id.get(), &name.as_str()];
+    let first = rows(client, operation, &sql.effect, &params).await?;
+    Ok(!first.is_empty())
+}
+
+/// Locks the rows of jobs, given from low to high, and tells who holds them.
+pub(crate) async fn lock(
+    client: &mut Client,
+    sql: &Statements,
+    operation: &'static str,
+    ids: Vec<JobId>,
+) -> Result<HashMap<JobId, Observed>> {
+    let given = ids_json(ids);
+    let found = rows(client, operation, &sql.lock, &[&given]).await?;
+    found
+        .iter()
+        .map(|row| decode::observed(&Cells::of(row, operation)))
+        .collect()
+}
+
+pub(crate) fn ids_json(ids: impl IntoIterator<Item = JobId>) -> String {
+    Value::from_iter(ids.into_iter().map(JobId::get)).to_string()
+}
+
+fn ids(operation: &'static str, found: &[Row]) -> Result<HashMap<JobId, ()>> {
+    let id = |row| Ok((Cells::of(row, operation).job_id()?, ()));
+    found.iter().map(id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_functions_can_be_spawned_on_a_runtime_with_threads() {
+        fn sendable<T: Send>(_: T) {}
+        let _ = |client: &'static mut Client, sql: &'static Statements| {
+            sendable(ack(client, sql, &[]));
+        };
+        let _ = |client: &'static mut Client, sql: &'static Statements| {
+            sendable(enqueue(client, sql, &[]));
+        };
+        let _ = |client: &'static mut Client,
+                 sql: &'static Statements,
+                 failures: &'static [Failure]| {
+            sendable(fail(client, sql, failures));
+        };
+    }
+}

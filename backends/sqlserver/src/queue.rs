@@ -1,0 +1,409 @@
+//! The queue: one transaction around one call each.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use queue_table_core::{
+    Administration, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error,
+    ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
+    MaxAttempts, Migrated, NewJob, PurgeCursor, PurgeRequest, Purged, QueueBackend, QueueName,
+    QueueStats, ReapRequest, Reaped, Receipt, Result, State, Table, TransactionalBackend, Waiter,
+    Woken,
+};
+
+use crate::builder::Builder;
+use crate::connect::ConnectOptions;
+use crate::connection::{Client, Transaction};
+use crate::pool::Pools;
+use crate::sql::Statements;
+use crate::{ENGINE, admin, check, lifecycle, migrate, recovery};
+
+/// How often an operation that owns its transaction is tried when others are in the way.
+const TRIES_MAX: u32 = 5;
+
+/// The first wait between tries; it doubles, with jitter.
+const TRY_DELAY: Duration = Duration::from_millis(10);
+
+/// A queue system in one SQL Server database.
+///
+/// Cloning is not needed: share it by reference or in an `Arc`. Nothing is connected until the
+/// first call.
+#[derive(Debug)]
+pub struct SqlServerQueue {
+    pools: Pools,
+    sql: Statements,
+    bell: Bell,
+}
+
+impl SqlServerQueue {
+    /// A queue on the table `job`, by a connection string (see [`ConnectOptions::parse`]).
+    ///
+    /// # Errors
+    /// Those of the connection string; whether the server is there shows at the first call.
+    pub fn connect(connection_string: &str) -> Result<Self> {
+        Self::builder(connection_string).build()
+    }
+
+    /// Begins a queue with other tables or pools.
+    pub fn builder(connection_string: &str) -> Builder {
+        Builder::new(ConnectOptions::parse(connection_string))
+    }
+
+    /// Begins a queue whose connections are opened by these options.
+    pub fn builder_with(options: ConnectOptions) -> Builder {
+        Builder::new(Ok(options))
+    }
+
+    pub(crate) fn on(pools: Pools, table: &Table) -> Self {
+        Self {
+            pools,
+            sql: Statements::new(table),
+            bell: Bell::default(),
+        }
+    }
+
+    /// The statements, for [`crate::lifecycle`] on a client of your own.
+    #[must_use]
+    pub fn statements(&self) -> &Statements {
+        &self.sql
+    }
+
+    /// How many connections are open now, in use or idle.
+    #[must_use]
+    pub fn open_connections(&self) -> u32 {
+        self.pools.open_connections()
+    }
+
+    /// One transaction around one piece of work; again when others are in the way, a bounded number
+    /// of times.
+    fn in_transaction<T>(
+        &self,
+        operation: &'static str,
+        work: impl AsyncFn(&mut Client, &Statements) -> Result<T>,
+    ) -> Result<T> {
+        patiently(|| {
+            let mut connection = match operation {
+                "renew" => self.pools.get_for_renewal()?,
+                _ => self.pools.get(operation)?,
+            };
+            let mut tx = connection.transaction()?;
+            let value = tx.run(operation, async |client| work(client, &self.sql).await)?;
+            tx.commit_as(operation)?;
+            Ok(value)
+        })
+    }
+
+    /// One statement without a transaction around it.
+    fn read<T>(
+        &self,
+        operation: &'static str,
+        work: impl AsyncFn(&mut Client, &Statements) -> Result<T>,
+    ) -> Result<T> {
+        patiently(|| {
+            let mut connection = self.pools.get(operation)?;
+            connection.run(async |client| work(client, &self.sql).await)
+        })
+    }
+
+    fn ring_for(&self, queues: impl IntoIterator<Item = QueueName>) {
+        for queue in queues {
+            self.bell.ring(&queue);
+        }
+    }
+
+    /// Decides an ack whose COMMIT was not answered by its rows: it was stored as a whole or not at
+    /// all.
+    ///
+    /// The rows' locks are had only once the lost transaction is over. A receipt that this ack held
+    /// is answered Ok when its attempt has succeeded: nobody else could have done that. One that
+    /// still runs is acknowledged now.
+    fn ack_again(&self, receipts: &[Receipt], held: &[Fenced<()>]) -> Result<Vec<Fenced<()>>> {
+        self.in_transaction("ack", async |client, sql| {
+            let seen = lifecycle::lock_receipts(client, sql, receipts).await?;
+            let stored = receipts.iter().zip(held).any(|(receipt, answer)| {
+                let row = seen.get(&receipt.job_id());
+                answer.is_ok()
+                    && row.is_some_and(|row| {
+                        row.state == State::Succeeded && row.attempts == receipt.attempt()
+                    })
+            });
+            if stored {
+                return Ok(held.to_vec());
+            }
+            lifecycle::ack(client, sql, receipts).await
+        })
+    }
+
+    /// Deletes what can be deleted; a refused batch is halved until the rows that a constraint
+    /// keeps stand alone.
+    fn purge_all(&self, jobs: &[PurgeCursor], purged: &mut Purged) -> Result<()> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let deleted = self.in_transaction("purge", async |client, sql| {
+            recovery::purge(client, sql, jobs).await
+        });
+        match deleted {
+            Ok(deleted) => {
+                purged.deleted += deleted;
+                Ok(())
+            }
+            Err(error) if recovery::is_kept(&error) => match jobs {
+                [job] => {
+                    purged.kept.push(job.job_id);
+                    Ok(())
+                }
+                _ => {
+                    let (first, second) = jobs.split_at(jobs.len() / 2);
+                    self.purge_all(first, purged)?;
+                    self.purge_all(second, purged)
+                }
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Tries again after contention, with a growing, jittered delay.
+fn patiently<T>(once: impl Fn() -> Result<T>) -> Result<T> {
+    let mut delay = TRY_DELAY;
+    for _ in 1..TRIES_MAX {
+        match once() {
+            Err(Error::Contention(cause)) => {
+                tracing::debug!(%cause, ?delay, "another transaction was in the way; trying again");
+                std::thread::sleep(delay.mul_f64(0.5 + fastrand::f64() / 2.0));
+                delay *= 2;
+            }
+            result => return result,
+        }
+    }
+    once()
+}
+
+/// The queues that got a new job.
+fn queues_of(jobs: &[NewJob], enqueued: &[Enqueued]) -> BTreeSet<QueueName> {
+    let new = jobs.iter().zip(enqueued).filter(|(_, job)| job.is_new());
+    new.map(|(job, _)| job.queue().clone()).collect()
+}
+
+impl QueueBackend for SqlServerQueue {
+    fn engine(&self) -> &'static str {
+        ENGINE
+    }
+
+    fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let enqueued = self.in_transaction("enqueue", async |client, sql| {
+            lifecycle::enqueue(client, sql, jobs).await
+        })?;
+        self.ring_for(queues_of(jobs, &enqueued));
+        Ok(enqueued)
+    }
+
+    fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        // An empty poll opens no transaction and takes no lock.
+        let priorities = self.read("claim", async |client, sql| {
+            lifecycle::probe(client, sql, request).await
+        })?;
+        if priorities.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.in_transaction("claim", async |client, sql| {
+            lifecycle::claim_at(client, sql, request, &priorities).await
+        })
+    }
+
+    fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
+        if receipts.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.in_transaction("renew", async |client, sql| {
+            lifecycle::renew(client, sql, receipts, lease).await
+        })
+    }
+
+    fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
+        if receipts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let held = std::cell::RefCell::new(Vec::new());
+        let result = self.in_transaction("ack", async |client, sql| {
+            let answers = lifecycle::ack(client, sql, receipts).await?;
+            held.replace(answers.clone());
+            Ok(answers)
+        });
+        match result {
+            Err(Error::OutcomeUnknown(_)) => self.ack_again(receipts, &held.into_inner()),
+            result => result,
+        }
+    }
+
+    fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
+        if failures.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.in_transaction("fail", async |client, sql| {
+            lifecycle::fail(client, sql, failures).await
+        })
+    }
+
+    fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
+        self.in_transaction("reap", async |client, sql| {
+            lifecycle::reap(client, sql, request).await
+        })
+    }
+
+    fn wait(&self, waiter: &mut Waiter, at_most: Duration) -> Result<Woken> {
+        Ok(self.bell.wait(waiter, at_most))
+    }
+
+    fn ring(&self, queue: &QueueName) {
+        self.bell.ring(queue);
+    }
+}
+
+impl Administration for SqlServerQueue {
+    fn migrate(&self) -> Result<Migrated> {
+        self.in_transaction("migrate", async |client, sql| {
+            migrate::migrate(client, sql).await
+        })
+    }
+
+    fn check(&self) -> Result<Vec<Finding>> {
+        self.read("check", async |client, sql| check::check(client, sql).await)
+    }
+
+    fn get(&self, job: JobId) -> Result<Option<JobRecord>> {
+        self.read("get", async |client, sql| {
+            admin::get(client, sql, job).await
+        })
+    }
+
+    fn list(&self, request: &ListRequest) -> Result<Vec<JobRecord>> {
+        self.read("list", async |client, sql| {
+            admin::list(client, sql, request).await
+        })
+    }
+
+    fn failures(&self, job: JobId) -> Result<Vec<FailureRecord>> {
+        self.read("failures", async |client, sql| {
+            admin::failures(client, sql, job).await
+        })
+    }
+
+    fn stats(&self, queue: Option<&QueueName>) -> Result<Vec<QueueStats>> {
+        self.read("stats", async |client, sql| {
+            admin::stats(client, sql, queue).await
+        })
+    }
+
+    fn replay(&self, job: JobId, extra: MaxAttempts) -> Result<u32> {
+        self.in_transaction("replay", async |client, sql| {
+            recovery::replay(client, sql, job, extra).await
+        })
+    }
+
+    fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
+        self.in_transaction("cancel", async |client, sql| {
+            recovery::cancel(client, sql, job, reason).await
+        })
+    }
+
+    fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
+        let found = self.read("purge", async |client, sql| {
+            recovery::purge_select(client, sql, request).await
+        })?;
+        let full = found.len() == request.limit.get() as usize;
+        let mut purged = Purged {
+            cursor: found.last().copied().filter(|_| full),
+            ..Purged::default()
+        };
+        self.purge_all(&found, &mut purged)?;
+        Ok(purged)
+    }
+
+    fn pause(&self, queue: &QueueName) -> Result<()> {
+        self.in_transaction("pause", async |client, sql| {
+            admin::pause(client, sql, queue).await
+        })
+    }
+
+    fn resume(&self, queue: &QueueName) -> Result<()> {
+        self.in_transaction("resume", async |client, sql| {
+            admin::resume(client, sql, queue).await
+        })
+    }
+}
+
+impl TransactionalBackend for SqlServerQueue {
+    type Tx<'t> = Transaction<'t>;
+
+    fn enqueue_in(&self, tx: &mut Transaction<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let enqueued = tx.run("enqueue", async |client| {
+            lifecycle::enqueue(client, &self.sql, jobs).await
+        })?;
+        tx.enqueued.extend(queues_of(jobs, &enqueued));
+        Ok(enqueued)
+    }
+
+    fn claim_in(
+        &self,
+        tx: &mut Transaction<'_>,
+        request: &ClaimRequest,
+    ) -> Result<Vec<ClaimedJob>> {
+        tx.run("claim", async |client| {
+            lifecycle::claim(client, &self.sql, request).await
+        })
+    }
+
+    fn ack_in(&self, tx: &mut Transaction<'_>, receipt: &Receipt) -> Result<()> {
+        let receipts = std::slice::from_ref(receipt);
+        let answers = tx.run("ack", async |client| {
+            lifecycle::ack(client, &self.sql, receipts).await
+        })?;
+        only("ack", answers)
+    }
+
+    fn fail_in(&self, tx: &mut Transaction<'_>, failure: &Failure) -> Result<Disposition> {
+        let failures = std::slice::from_ref(failure);
+        let answers = tx.run("fail", async |client| {
+            lifecycle::fail(client, &self.sql, failures).await
+        })?;
+        only("fail", answers)
+    }
+
+    fn record_effect_in(
+        &self,
+        tx: &mut Transaction<'_>,
+        receipt: &Receipt,
+        name: &EffectName,
+    ) -> Result<bool> {
+        tx.run("record_effect", async |client| {
+            lifecycle::record_effect(client, &self.sql, receipt, name).await
+        })
+    }
+
+    fn transaction<R, E, F>(&self, work: F) -> std::result::Result<R, E>
+    where
+        E: From<Error>,
+        F: for<'t> FnOnce(&mut Transaction<'t>) -> std::result::Result<R, E>,
+    {
+        let mut connection = self.pools.get("transaction")?;
+        let mut tx = connection.transaction()?;
+        let value = work(&mut tx)?;
+        let enqueued = std::mem::take(&mut tx.enqueued);
+        tx.commit_as("transaction")?;
+        self.ring_for(enqueued);
+        Ok(value)
+    }
+}
+
+/// The one answer of a batch of one; a lost claim is an error here, so that `?` rolls the caller's
+/// transaction back.
+fn only<T>(operation: &'static str, answers: Vec<Fenced<T>>) -> Result<T> {
+    let missing = || crate::error::unexpected(operation, "the batch of one has no answer");
+    let answer = answers.into_iter().next().ok_or_else(missing)?;
+    Ok(answer?)
+}

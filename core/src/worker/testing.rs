@@ -1,0 +1,147 @@
+//! For the tests of applications: a worker without threads, which runs jobs when told to.
+
+use std::fmt;
+
+use crate::backend::Administration;
+use crate::error::{Error, Failed, Result};
+use crate::invalid::Invalid;
+use crate::job::JobRecord;
+use crate::lease::Delay;
+use crate::request::FailAction;
+
+use super::builder::WorkerBuilder;
+use super::inbox::{Completion, Wish};
+use super::poller::Poller;
+use super::report::Report;
+use super::{Shared, completer, run};
+
+/// How often a result is offered to a database that does not take it.
+const STORE_TRIES: usize = 5;
+
+/// Runs jobs on the calling thread, one after the other, as a worker would.
+///
+/// Leases are not renewed, nothing is reaped or purged, and no schedule ticks. Delays can be passed
+/// over: see
+/// [`TestWorker::fast_forward`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use queue_table_core::worker::{Outcome, TestWorker};
+/// use queue_table_core::{Kind, NewJob, Payload, QueueBackendExt, QueueName, State, Worker};
+/// # use queue_table_conformance::{Fixture, ModelFixture, Setup};
+/// # let fresh = ModelFixture.fresh(&Setup::default())?;
+/// # let queue = Arc::new(fresh.backend);
+///
+/// let mail = QueueName::new("mail")?;
+/// queue.enqueue_one(&NewJob::new(&mail, Kind::new("greet")?, Payload::from_json("{}")?))?;
+///
+/// let builder = Worker::builder(queue).queue(&mail).handle_kind("greet", 1..=1, |job, _| {
+///     if job.attempt() == 1 { Outcome::retry("no route") } else { Outcome::Done }
+/// });
+/// let mut worker = TestWorker::new(builder)?.fast_forward();
+/// let first = worker.run_one()?.ok_or("no job")?;
+/// assert_eq!((first.state, first.last_error.as_deref()), (State::Ready, Some("no route")));
+/// assert_eq!(worker.drain(10)?.succeeded, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TestWorker<B: Administration + ?Sized + 'static> {
+    shared: Shared<B>,
+    fast_forward: bool,
+}
+
+impl<B: Administration + ?Sized + 'static> TestWorker<B> {
+    /// A worker as it is configured, but without threads.
+    ///
+    /// # Errors
+    /// As for [`WorkerBuilder::start`].
+    pub fn new(builder: WorkerBuilder<B>) -> std::result::Result<Self, Invalid> {
+        Ok(Self {
+            shared: builder.build()?,
+            fast_forward: false,
+        })
+    }
+
+    /// Makes retries and snoozes due at once, however long they are to wait.
+    #[must_use]
+    pub fn fast_forward(self) -> Self {
+        Self {
+            fast_forward: true,
+            ..self
+        }
+    }
+
+    /// Claims one due job, runs it, and returns its row as it is afterwards; `None` when no job is
+    /// due.
+    ///
+    /// # Errors
+    /// Those of claiming the job, storing its result and reading its row.
+    pub fn run_one(&mut self) -> Result<Option<JobRecord>> {
+        let mut queues = self.shared.settings.queues.clone();
+        let mut poller = Poller::new(&self.shared, &queues);
+        queues.round(1, |queue, most| poller.claim(queue, most))?;
+        let Some(held) = self.shared.slots.try_next() else {
+            return Ok(None);
+        };
+        let job_id = held.job.job_id();
+        let took = run::one(&self.shared, held);
+        self.shared.slots.done(took);
+        self.store()?;
+        self.shared.backend.get(job_id)
+    }
+
+    /// Runs due jobs until there are none, or `most` have been run, and reports what was done since
+    /// the worker was made. Jobs that are enqueued meanwhile are run too.
+    ///
+    /// # Errors
+    /// As for [`TestWorker::run_one`].
+    pub fn drain(&mut self, most: usize) -> Result<Report> {
+        for _ in 0..most {
+            if self.run_one()?.is_none() {
+                break;
+            }
+        }
+        Ok(self.report())
+    }
+
+    /// What was done since the worker was made.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.shared.tally.report()
+    }
+
+    /// Stores the result of the job that has run, if its handler has not done so.
+    fn store(&self) -> Result<()> {
+        let mut unsettled = self.shared.inbox.rest();
+        if self.fast_forward {
+            unsettled.iter_mut().for_each(without_delay);
+        }
+        for _ in 0..STORE_TRIES {
+            unsettled = completer::settle(&self.shared, unsettled);
+            if unsettled.is_empty() {
+                return Ok(());
+            }
+        }
+        let engine = self.shared.backend.engine();
+        let failed = Failed::new(engine, "ack", "the result could not be stored");
+        Err(Error::Unavailable(failed))
+    }
+}
+
+fn without_delay(completion: &mut Completion) {
+    if let Wish::Fail {
+        action: FailAction::Retry { after } | FailAction::Release { after },
+        ..
+    } = &mut completion.wish
+    {
+        *after = Delay::ZERO;
+    }
+}
+
+impl<B: Administration + ?Sized + 'static> fmt::Debug for TestWorker<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestWorker")
+            .field("settings", &self.shared.settings)
+            .field("fast_forward", &self.fast_forward)
+            .finish_non_exhaustive()
+    }
+}
