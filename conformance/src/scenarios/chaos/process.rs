@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use queue_table_core::JobId;
 
+use crate::Row;
 use crate::child::{Child, Role};
 use crate::scenario::Need;
 use crate::scenarios::prelude::*;
@@ -53,7 +54,7 @@ fn enqueue<F: Fixture>(arena: &Arena<'_, F>, jobs: usize, millis: u32) -> Check 
 
 /// What a dead process held comes back, and may be claimed at once.
 fn take_back<F: Fixture>(arena: &Arena<'_, F>) -> Check<BTreeSet<JobId>> {
-    let rows = arena.rows()?.into_iter();
+    let rows = settled(arena)?.into_iter();
     let held: Vec<_> = rows.filter(|row| row.state == State::Running).collect();
     for row in &held {
         arena.let_lease_expire(row)?;
@@ -65,6 +66,26 @@ fn take_back<F: Fixture>(arena: &Arena<'_, F>) -> Check<BTreeSet<JobId>> {
         }
     }
     Ok(held.into_iter().map(|row| row.job_id).collect())
+}
+
+/// The rows once they have stopped changing: a server may still carry out what a process sent before
+/// it was killed.
+fn settled<F: Fixture>(arena: &Arena<'_, F>) -> Check<Vec<Row>> {
+    let start = std::time::Instant::now();
+    let mut before = arena.rows()?;
+    loop {
+        std::thread::sleep(Duration::from_millis(150));
+        let now = arena.rows()?;
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
+        expect_within(
+            start,
+            Duration::from_secs(20),
+            "rows of a dead process at rest",
+        )?;
+    }
 }
 
 /// Waits until no job is ready or running, and ends the child.
