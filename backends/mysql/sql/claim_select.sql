@@ -1,5 +1,5 @@
 -- Locks due jobs of one priority in claim order, and reads the clock for the whole claim.
--- params: queue; priority; accepted kinds as JSON [[kind, least, most], ...] or NULL, twice; limit
+-- params: queue; priority; limit
 -- rows: the job as it was, and now; rows held by others are skipped
 -- rules: C7, C9, C10 (no sort: a sort would lock every candidate), C12, C24
 SELECT
@@ -20,20 +20,6 @@ WHERE j.state = 'ready'
     AND j.priority = ?
     AND j.run_at <= UTC_TIMESTAMP(6)
     AND j.attempts < j.max_attempts
-    AND (
-        ? IS NULL
-        -- a count, because EXISTS could be turned into a join that loses the index order
-        OR (
-            SELECT COUNT(*)
-            FROM JSON_TABLE(?, '$[*]' COLUMNS (
-                kind VARCHAR(128) CHARACTER SET utf8mb4 COLLATE {collation} PATH '$[0]',
-                least INT PATH '$[1]',
-                most INT PATH '$[2]'
-            )) AS a
-            WHERE a.kind = j.kind
-                AND j.payload_version BETWEEN a.least AND a.most
-        ) > 0
-    )
 ORDER BY j.run_at, j.job_id
 LIMIT ?
 FOR UPDATE SKIP LOCKED
