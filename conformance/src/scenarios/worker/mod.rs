@@ -1,5 +1,6 @@
 //! Core's worker on this backend.
 
+mod beside;
 mod effects;
 mod recovery;
 mod runs;
@@ -14,6 +15,7 @@ pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
         effects::scenarios(),
         recovery::scenarios(),
         stopping::scenarios(),
+        beside::scenarios(),
     ]
     .into_iter()
     .flatten()
