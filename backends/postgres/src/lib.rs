@@ -33,6 +33,7 @@ mod migrate;
 mod notify;
 mod pool;
 mod queue;
+mod renew;
 mod sql;
 mod statement;
 mod transact;
