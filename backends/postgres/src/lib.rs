@@ -32,6 +32,7 @@ mod lifecycle;
 mod migrate;
 mod notify;
 mod pool;
+mod purge;
 mod queue;
 mod renew;
 mod sql;

@@ -22,7 +22,7 @@ use crate::notify::Notifier;
 use crate::pool::{Connection, DieselPool, Pool};
 use crate::sql::Names;
 use crate::transact::{once, own, require_transaction};
-use crate::{admin, check, migrate, renew};
+use crate::{admin, check, migrate, purge, renew};
 
 /// The queue in a PostgreSQL database.
 ///
@@ -254,7 +254,7 @@ impl Administration for PostgresQueue {
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
         own(&self.pool, "purge", |tx| {
-            admin::purge(tx, &self.protocol, request)
+            purge::purge(tx, &self.protocol, request)
         })
     }
 
