@@ -40,6 +40,8 @@ mod statement;
 mod transact;
 
 pub use builder::Builder;
+pub use diesel;
+pub use error::ENGINE;
 #[cfg(feature = "fixture")]
 pub use fixture::{PostgresFixture, PostgresProbe};
 pub use migrate::{MIGRATIONS, Migrations, grants_sql, migration_sql};
