@@ -1,18 +1,16 @@
 //! The operators' statements, run on a transaction that somebody else opened.
 
-use diesel::connection::{AnsiTransactionManager, TransactionManager};
-use diesel::data_types::PgTimestamp;
 use diesel::pg::PgConnection;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Integer, Text, Timestamptz};
+use diesel::sql_types::{BigInt, Integer, Text};
 use queue_table_core::{
-    Error, ErrorText, FailureRecord, JobId, JobRecord, ListRequest, MaxAttempts, PurgeCursor,
-    PurgeRequest, Purged, QueueName, QueueStats, Rejected, Result, State,
+    ErrorText, FailureRecord, JobId, JobRecord, ListRequest, MaxAttempts, QueueName, QueueStats,
+    Rejected, Result, State,
 };
 
 use crate::decode::{
     FailureRow, FailureShape, ObservedRow, ObservedShape, RecordRow, RecordShape, StatsRow,
-    StatsShape, instant, state, stored,
+    StatsShape, state,
 };
 use crate::error::failed;
 use crate::lifecycle::Protocol;
@@ -213,95 +211,8 @@ pub(crate) fn resume(tx: &mut PgConnection, protocol: &Protocol, queue: &QueueNa
     run(tx, "resume", &protocol.texts.resume, binds)
 }
 
-pub(crate) fn purge(
-    tx: &mut PgConnection,
-    protocol: &Protocol,
-    request: &PurgeRequest,
-) -> Result<Purged> {
-    // A user's deferred constraint would refuse the whole batch at its commit.
-    diesel::sql_query("SET CONSTRAINTS ALL IMMEDIATE")
-        .execute(tx)
-        .map_err(failed("purge"))?;
-    let old = select_old(tx, protocol, request)?;
-    let ids: Vec<_> = old.iter().map(|(id, _)| *id).collect();
-    let mut kept = vec![];
-    delete(tx, &protocol.texts, &ids, &mut kept)?;
-    let deleted: Vec<_> = ids
-        .iter()
-        .copied()
-        .filter(|id| !kept.contains(id))
-        .collect();
-    if !deleted.is_empty() {
-        let texts = &protocol.texts;
-        for text in [
-            &texts.purge_dedup,
-            &texts.past_forget,
-            &texts.purge_effect,
-            &texts.purge_failure,
-        ] {
-            run(tx, "purge", text, vec![Bind::BigInts(deleted.clone())])?;
-        }
-    }
-    let is_full = u32::try_from(old.len()) == Ok(request.limit.get());
-    let last = old.last().filter(|_| is_full);
-    Ok(Purged {
-        deleted: u32::try_from(deleted.len()).unwrap_or(u32::MAX),
-        kept: kept.into_iter().map(JobId::new).collect(),
-        cursor: last.map(|(id, finished_at)| PurgeCursor {
-            finished_at: instant(*finished_at),
-            job_id: JobId::new(*id),
-        }),
-    })
-}
-
-fn select_old(
-    tx: &mut PgConnection,
-    protocol: &Protocol,
-    request: &PurgeRequest,
-) -> Result<Vec<(i64, PgTimestamp)>> {
-    let age = |after: Option<queue_table_core::Delay>| after.map(|after| after.as_micros());
-    let (finished_at, job_id) = match request.cursor {
-        Some(cursor) => (stored(cursor.finished_at), cursor.job_id.get()),
-        // Minus infinity, as the server sends it.
-        None => (PgTimestamp(i64::MIN), i64::MIN),
-    };
-    let binds = vec![
-        Bind::BigIntOrNull(age(request.succeeded_after)),
-        Bind::BigIntOrNull(age(request.dead_after)),
-        Bind::Instant(finished_at),
-        Bind::BigInt(job_id),
-    ];
-    let text = protocol.texts.purge_select.with_limit(request.limit.get());
-    Statement::<(BigInt, Timestamptz)>::new(&text, binds)
-        .load(tx)
-        .map_err(failed("purge"))
-}
-
-/// Deletes jobs; where a user's constraint refuses some, halves the batch until it is known which.
-fn delete(tx: &mut PgConnection, texts: &Texts, ids: &[i64], kept: &mut Vec<i64>) -> Result<()> {
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let savepoint = failed("purge");
-    AnsiTransactionManager::begin_transaction(tx).map_err(&savepoint)?;
-    match run(tx, "purge", &texts.purge, vec![Bind::BigInts(ids.to_vec())]) {
-        Ok(()) => AnsiTransactionManager::commit_transaction(tx).map_err(savepoint),
-        Err(Error::Rejected(Rejected::Constraint { .. })) => {
-            AnsiTransactionManager::rollback_transaction(tx).map_err(savepoint)?;
-            if let [id] = ids {
-                kept.push(*id);
-                return Ok(());
-            }
-            let (first, second) = ids.split_at(ids.len() / 2);
-            delete(tx, texts, first, kept)?;
-            delete(tx, texts, second, kept)
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// Runs a statement without rows.
-fn run(
+pub(crate) fn run(
     tx: &mut PgConnection,
     operation: &'static str,
     text: &SqlText,

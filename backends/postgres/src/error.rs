@@ -10,8 +10,8 @@ use queue_table_core::{Error, Failed, Rejected};
 
 use crate::migrate::VERSION;
 
-/// The engine's name in errors and logs.
-pub(crate) const ENGINE: &str = "postgres";
+/// The engine's name in errors, logs and metrics.
+pub const ENGINE: &str = "postgres";
 
 /// The server's message with its detail, kept as the source of an error.
 #[derive(Debug, thiserror::Error)]

@@ -32,12 +32,16 @@ mod lifecycle;
 mod migrate;
 mod notify;
 mod pool;
+mod purge;
 mod queue;
+mod renew;
 mod sql;
 mod statement;
 mod transact;
 
 pub use builder::Builder;
+pub use diesel;
+pub use error::ENGINE;
 #[cfg(feature = "fixture")]
 pub use fixture::{PostgresFixture, PostgresProbe};
 pub use migrate::{MIGRATIONS, Migrations, grants_sql, migration_sql};

@@ -104,6 +104,19 @@ pub(crate) fn renew(
     })
 }
 
+/// Renews, of claims of different jobs, those that hold and whose rows are not locked.
+pub(crate) fn renew_free(
+    tx: &mut PgConnection,
+    protocol: &Protocol,
+    receipts: &[&Receipt],
+    lease: LeaseLength,
+) -> Result<HashMap<JobId, ()>> {
+    let mut binds = receipt_binds(receipts.iter().copied());
+    binds.push(Bind::BigInt(lease.as_micros()));
+    let statement = Statement::new(&protocol.texts.renew_free, binds);
+    held(tx, statement, "renew")
+}
+
 pub(crate) fn ack(
     tx: &mut PgConnection,
     protocol: &Protocol,

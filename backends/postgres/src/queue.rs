@@ -21,8 +21,8 @@ use crate::lifecycle::{self, Protocol};
 use crate::notify::Notifier;
 use crate::pool::{Connection, DieselPool, Pool};
 use crate::sql::Names;
-use crate::transact::{kept, once, own, require_transaction};
-use crate::{admin, check, migrate};
+use crate::transact::{once, own, require_transaction};
+use crate::{admin, check, migrate, purge, renew};
 
 /// The queue in a PostgreSQL database.
 ///
@@ -162,10 +162,7 @@ impl QueueBackend for PostgresQueue {
         if receipts.is_empty() {
             return Ok(vec![]);
         }
-        let receipts: Vec<_> = receipts.iter().collect();
-        kept(&self.renewals, &self.pool, "renew", |tx| {
-            lifecycle::renew(tx, &self.protocol, &receipts, lease)
-        })
+        renew::renew(&self.renewals, &self.pool, &self.protocol, receipts, lease)
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
@@ -257,7 +254,7 @@ impl Administration for PostgresQueue {
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
         own(&self.pool, "purge", |tx| {
-            admin::purge(tx, &self.protocol, request)
+            purge::purge(tx, &self.protocol, request)
         })
     }
 

@@ -36,34 +36,31 @@ pub(crate) fn own<T>(
     })
 }
 
-/// Runs one operation in a transaction of its own on a connection that is kept from one call to the
-/// next.
+/// Runs one operation once, in a transaction of its own on a connection that is kept from one call
+/// to the next.
 pub(crate) fn kept<T>(
     slot: &Mutex<Option<Connection>>,
     pool: &Pool,
     operation: &'static str,
-    mut work: impl FnMut(&mut PgConnection) -> Result<T>,
+    work: impl FnOnce(&mut PgConnection) -> Result<T>,
 ) -> Result<T> {
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-    again(|| {
-        // A connection that died since the last call shows itself here, before anything was done on
-        // it.
-        let mut old = slot.take();
-        let begun = old.as_mut().map(|old| begin(old, operation));
-        let mut connection = match (old, begun) {
-            (Some(old), Some(Ok(()))) => old,
-            _ => {
-                let mut new = pool.get_apart(operation)?;
-                begin(&mut new, operation)?;
-                new
-            }
-        };
-        let result = finish(&mut connection, operation, |connection| work(connection));
-        if !connection.is_broken() {
-            *slot = Some(connection);
+    // A connection that died since the last call shows itself here, before anything was done on it.
+    let mut old = slot.take();
+    let begun = old.as_mut().map(|old| begin(old, operation));
+    let mut connection = match (old, begun) {
+        (Some(old), Some(Ok(()))) => old,
+        _ => {
+            let mut new = pool.get_apart(operation)?;
+            begin(&mut new, operation)?;
+            new
         }
-        result
-    })
+    };
+    let result = finish(&mut connection, operation, work);
+    if !connection.is_broken() {
+        *slot = Some(connection);
+    }
+    result
 }
 
 /// Runs the caller's work once in one transaction.
@@ -101,7 +98,8 @@ pub(crate) fn require_transaction(
     }
 }
 
-fn again<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+/// Runs an attempt again, a few times, when other transactions were in its way.
+pub(crate) fn again<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let mut wait = RETRY_WAIT;
     for _ in 1..TRIES {
         match attempt() {

@@ -77,6 +77,39 @@ fn a_lease_that_ends_while_an_operation_waits_for_the_row_is_over() {
 }
 
 #[test]
+fn a_locked_row_holds_up_the_renewal_of_no_other_claim() {
+    let Some(tables) = Tables::fresh() else {
+        return;
+    };
+    let lease = LeaseLength::new(MINUTE * 2).unwrap();
+    let (locked, free) = (tables.claimed(MINUTE), tables.claimed(MINUTE));
+    let mut raw = tables.raw();
+    raw.batch_execute(&format!(
+        "BEGIN; SELECT FROM job WHERE job_id = {} FOR UPDATE",
+        locked.job_id()
+    ))
+    .unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            thread::sleep(Duration::from_secs(4));
+            raw.batch_execute("ROLLBACK").unwrap();
+        });
+        let receipts = [locked.clone(), free.clone(), locked.clone()];
+        let queue = &tables.queue;
+        let renewal = scope.spawn(move || queue.renew(&receipts, lease));
+        thread::sleep(Duration::from_secs(2));
+        let moved =
+            "SELECT job_id FROM job WHERE lease_until > clock_timestamp() + INTERVAL '90 s'";
+        assert_eq!(tables.number(moved), free.job_id().get());
+        assert!(!renewal.is_finished());
+        let answers = renewal.join().unwrap().unwrap();
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    });
+    let moved = "SELECT count(*) FROM job WHERE lease_until > clock_timestamp() + INTERVAL '90 s'";
+    assert_eq!(tables.number(moved), 2);
+}
+
+#[test]
 fn a_row_that_another_changes_while_an_operation_waits_is_judged_as_it_is_then() {
     let Some(tables) = Tables::fresh() else {
         return;

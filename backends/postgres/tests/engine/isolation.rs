@@ -6,8 +6,8 @@ use std::thread;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use queue_table_core::{
-    BatchSize, ClaimRequest, DedupScope, Delay, EffectName, Enqueued, Error, ErrorText, Failure,
-    QueueBackend, Rejected, TransactionalBackend, WorkerId,
+    Administration, BatchSize, ClaimRequest, DedupScope, Delay, EffectName, Enqueued, Error,
+    ErrorText, Failure, MaxAttempts, QueueBackend, Rejected, TransactionalBackend, WorkerId,
 };
 
 use crate::support::{MINUTE, Role, Tables, job, mail, number, request, text};
@@ -117,6 +117,34 @@ fn a_racing_dedup_key_does_not_poison_the_callers_transaction() {
     assert_eq!(stored.1, Enqueued::Existing(stored.0.job_id()));
     assert_eq!(tables.number("SELECT count(*) FROM business"), 2);
     assert_eq!(tables.number("SELECT count(*) FROM job"), 1);
+}
+
+/// A snapshot older than a replay still shows the holder of the key dead.
+#[test]
+fn a_key_whose_holder_is_replayed_after_the_callers_snapshot_is_contention() {
+    let Some(tables) = Tables::fresh() else {
+        return;
+    };
+    let keyed = [job().with_dedup("k", DedupScope::WhileUnfinished).unwrap()];
+    let holder = tables.queue.enqueue(&keyed).unwrap()[0].job_id();
+    tables
+        .queue
+        .cancel(holder, &ErrorText::new("stop"))
+        .unwrap();
+    let mut raw = tables.raw();
+    let taken = raw.build_transaction().repeatable_read().run(|tx| {
+        let dead = number(tx, "SELECT count(*) FROM job WHERE state = 'dead'");
+        assert_eq!(dead, 1);
+        let extra = MaxAttempts::new(1).unwrap();
+        tables.queue.replay(holder, extra).unwrap();
+        Ok::<_, Failed>(tables.queue.enqueue_in(tx, &keyed)?)
+    });
+    assert!(
+        matches!(taken, Err(Failed::Queue(Error::Contention(_)))),
+        "{taken:?}"
+    );
+    let unfinished = "SELECT count(*) FROM job WHERE state IN ('ready', 'running')";
+    assert_eq!(tables.number(unfinished), 1);
 }
 
 /// Either side's error, for transactions that do both.

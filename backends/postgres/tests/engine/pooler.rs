@@ -1,5 +1,5 @@
 //! Behind PgBouncer, which swaps sessions between transactions. Runs where the program is installed
-//! (Debian: `pgbouncer`).
+//! (Debian: `pgbouncer`); where the engine is required, so is the program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,9 @@ use queue_table_core::{
 };
 use queue_table_postgres::PostgresQueue;
 
-use crate::support::{MINUTE, Tables, expect_no_advisory_lock, job, mail, request, table, text};
+use crate::support::{
+    MINUTE, Tables, expect_no_advisory_lock, is_required, job, mail, request, table, text,
+};
 
 /// A PgBouncer before the server, in a folder of its own. Killed when dropped.
 struct Pooler {
@@ -42,6 +44,10 @@ fn program() -> Option<&'static Path> {
         .map(Path::new)
         .find(|place| place.exists());
     if found.is_none() {
+        assert!(
+            !is_required(),
+            "postgres is in QUEUE_TABLE_REQUIRE, but the program pgbouncer is not installed"
+        );
         println!("pooler: not run: the program pgbouncer is not installed");
     }
     found

@@ -286,6 +286,44 @@ fn a_key_that_was_taken_over_comes_back_with_a_replay_only_when_it_is_free() {
 }
 
 #[test]
+fn purge_keeps_what_a_trigger_refuses_to_delete_and_reports_a_trigger_that_is_broken() {
+    let Some(tables) = Tables::fresh() else {
+        return;
+    };
+    let jobs = tables.enqueue(9);
+    let claimed = tables.claim(9, MINUTE).into_iter();
+    let receipts: Vec<_> = claimed.map(|job| job.receipt).collect();
+    tables.queue.ack(&receipts).unwrap();
+    tables.run(&format!(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN RAISE EXCEPTION 'still needed'; END $$;
+         CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN PERFORM 1 / 0; RETURN OLD; END $$;
+         CREATE TRIGGER keep BEFORE DELETE ON job
+           FOR EACH ROW WHEN (OLD.job_id IN ({}, {})) EXECUTE FUNCTION keep()",
+        jobs[2], jobs[7]
+    ));
+    let purge = PurgeRequest {
+        succeeded_after: Some(Delay::ZERO),
+        dead_after: Some(Delay::ZERO),
+        limit: BatchSize::new(20).unwrap(),
+        cursor: None,
+    };
+    let purged = tables.queue.purge(&purge).unwrap();
+    assert_eq!((purged.deleted, purged.kept), (7, vec![jobs[2], jobs[7]]));
+    assert_eq!(tables.number("SELECT count(*) FROM job"), 2);
+
+    tables.run(
+        "DROP TRIGGER keep ON job;
+         CREATE TRIGGER broken BEFORE DELETE ON job FOR EACH ROW EXECUTE FUNCTION broken()",
+    );
+    let failed = tables.queue.purge(&purge).unwrap_err();
+    assert_eq!(failed.kind(), "engine");
+    assert!(format!("{:?}", std::error::Error::source(&failed)).contains("division by zero"));
+    assert_eq!(tables.number("SELECT count(*) FROM job"), 2);
+}
+
+#[test]
 fn purge_keeps_what_a_deferred_constraint_keeps_and_deletes_the_rest() {
     let Some(tables) = Tables::fresh() else {
         return;
