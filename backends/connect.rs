@@ -7,6 +7,9 @@ use queue_table_core::{Administration, Error, Result, Table};
 /// | address | engine | feature |
 /// | --- | --- | --- |
 /// | `sqlite:FILE` | SQLite | `sqlite` |
+/// | `postgres://…`, `postgresql://…` | PostgreSQL | `postgres` |
+/// | `mysql://…` | MySQL, MariaDB | `mysql` |
+/// | `sqlserver://…`, `mssql://…` | SQL Server | `sqlserver` |
 ///
 /// No connection is made before the first operation.
 ///
@@ -22,38 +25,76 @@ use queue_table_core::{Administration, Error, Result, Table};
 /// # let address = format!("sqlite:{}", folder.path().join("shop.db").display());
 /// let queue = connect(&address, Table::default()).unwrap();
 /// assert_eq!(queue.migrate().unwrap().from, None);
-/// assert!(connect("oracle://db", Table::default()).is_err());
+///
+/// let refused = connect("oracle://app:secret@db/shop", Table::default()).err().unwrap();
+/// assert!(!refused.to_string().contains("secret"));
 /// # }
 /// ```
 pub fn connect(address: &str, table: Table) -> Result<Box<dyn Administration>> {
-    let (scheme, _rest) = address.split_once(':').unwrap_or(("", address));
+    let scheme = address.split_once(':').map_or("", |(scheme, _)| scheme);
     match scheme {
-        #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(Box::new(
-            crate::sqlite::SqliteQueue::builder(_rest)
-                .table(table)
-                .build()?,
-        )),
-        _ => {
-            drop(table);
-            Err(unknown(scheme))
-        }
+        "sqlite" => sqlite(address, table),
+        "postgres" | "postgresql" => postgres(address, table),
+        "mysql" => mysql(address, table),
+        "sqlserver" | "mssql" => sqlserver(address, table),
+        _ => Err(Error::Unsupported {
+            engine: "queue-table",
+            lacks: "the address begins with none of sqlite:, postgres:, mysql:, sqlserver:".into(),
+        }),
     }
 }
 
-/// The scheme is repeated only when it is one: in a mistyped address, what stands before the first
-/// colon may be anything.
-fn unknown(scheme: &str) -> Error {
-    const KNOWN: [&str; 4] = ["sqlite", "postgres", "mysql", "sqlserver"];
-    let lacks = match KNOWN.iter().find(|known| **known == scheme) {
-        Some(known) => format!("this build has no feature `{known}`"),
-        None => format!(
-            "the address begins with none of {}",
-            KNOWN.join(":, ") + ":"
-        ),
-    };
-    Error::Unsupported {
-        engine: "queue-table",
-        lacks,
-    }
+#[cfg(feature = "sqlite")]
+fn sqlite(address: &str, table: Table) -> Result<Box<dyn Administration>> {
+    let file = address.strip_prefix("sqlite:").unwrap_or(address);
+    Ok(Box::new(
+        crate::sqlite::SqliteQueue::builder(file)
+            .table(table)
+            .build()?,
+    ))
 }
+
+#[cfg(feature = "postgres")]
+fn postgres(address: &str, table: Table) -> Result<Box<dyn Administration>> {
+    Ok(Box::new(
+        crate::postgres::PostgresQueue::builder(address)
+            .table(table)
+            .build()?,
+    ))
+}
+
+#[cfg(feature = "mysql")]
+fn mysql(address: &str, table: Table) -> Result<Box<dyn Administration>> {
+    Ok(Box::new(
+        crate::mysql::MysqlQueue::builder(address)?
+            .table(table)
+            .build()?,
+    ))
+}
+
+#[cfg(feature = "sqlserver")]
+fn sqlserver(address: &str, table: Table) -> Result<Box<dyn Administration>> {
+    Ok(Box::new(
+        crate::sqlserver::SqlServerQueue::builder(address)
+            .table(table)
+            .build()?,
+    ))
+}
+
+macro_rules! without {
+    ($feature:literal, $name:ident) => {
+        #[cfg(not(feature = $feature))]
+        fn $name(_address: &str, _table: Table) -> Result<Box<dyn Administration>> {
+            let lacks = concat!("this build has no feature `", $feature, "`").to_owned();
+            Err(Error::Unsupported {
+                engine: $feature,
+                lacks,
+            })
+        }
+    };
+}
+
+without!("sqlite", sqlite);
+without!("postgres", postgres);
+without!("mysql", mysql);
+without!("sqlserver", sqlserver);

@@ -9,6 +9,9 @@
 //! | engine | feature | module | the caller's transaction |
 //! | --- | --- | --- | --- |
 //! | SQLite | `sqlite` (default) | `sqlite` | `rusqlite::Transaction` |
+//! | PostgreSQL | `postgres` | `postgres` | `diesel::PgConnection` inside a transaction |
+//! | MySQL, MariaDB | `mysql` | `mysql` | `mysql::Transaction` |
+//! | SQL Server | `sqlserver` | `sqlserver` | `sqlserver::Transaction` |
 //!
 //! # Enqueue with the change that needs it
 //!
@@ -90,8 +93,14 @@
 
 pub use queue_table_core::*;
 
+#[cfg(feature = "mysql")]
+pub use queue_table_mysql as mysql;
+#[cfg(feature = "postgres")]
+pub use queue_table_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use queue_table_sqlite as sqlite;
+#[cfg(feature = "sqlserver")]
+pub use queue_table_sqlserver as sqlserver;
 
 mod connect;
 

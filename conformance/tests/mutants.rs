@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -30,16 +31,22 @@ variable fails when this file is stale.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Mutants tried at once: scenarios that take long mostly sleep.
-const MUTANTS_AT_ONCE: usize = 24;
+const MUTANTS_AT_ONCE: usize = 6;
 
 /// Scenarios of one mutant tried at once.
 const SCENARIOS_AT_ONCE: usize = 8;
+
+/// Scenarios tried at once on the model without fault.
+const NOTING_AT_ONCE: usize = 24;
 
 /// How often a mutant is tried before its line is written.
 const ROUNDS: usize = 3;
 
 /// How often a scenario is tried again that does not do what is listed.
 const AGAIN: usize = 3;
+
+/// The faults that each scenario comes by: it cannot be failed by any other.
+type Met = BTreeMap<&'static str, BTreeSet<Fault>>;
 
 /// What each mutant fails, by the mutant's name.
 type Table = BTreeMap<String, Caught>;
@@ -58,12 +65,15 @@ fn main() -> ExitCode {
         return write_table(&arguments);
     }
     let text = std::fs::read_to_string(FILE).unwrap_or_default();
-    let listed = parse(&text);
+    let (listed, met) = (parse(&text), Arc::new(OnceLock::new()));
     let (as_generated, missed) = (text == render(&listed), uncaught(&listed));
     let trials = Fault::ALL.iter().map(|&fault| {
-        let listed = listed.get(&fault.to_string()).cloned().unwrap_or_default();
-        let name = fault.to_string();
-        Trial::test(name, move || fails_as_listed(fault, &listed))
+        let (name, met) = (fault.to_string(), Arc::clone(&met));
+        let listed = listed.get(&name).cloned().unwrap_or_default();
+        Trial::test(name, move || {
+            let ids = meeting(fault, met.get_or_init(met_by_scenario).as_ref()?);
+            fails_as_listed(fault, &ids, &listed)
+        })
     });
     let mut trials: Vec<_> = trials.collect();
     trials.push(Trial::test("the_table_is_as_it_is_generated", move || {
@@ -84,9 +94,47 @@ fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(what().into()) }
 }
 
-fn fails_as_listed(fault: Fault, listed: &Caught) -> Result<(), Failed> {
+/// Runs the quick scenarios on a model without fault, each alone, and notes which faults they come by.
+///
+/// Slow ones are left out: each has a quick twin. What threads do differs from run to run, so they are run twice.
+fn met_by_scenario() -> Result<Met, String> {
+    let scenarios = registry::<ModelFixture>().into_iter();
+    let quick: Vec<_> = scenarios
+        .filter(|one| !one.slow)
+        .map(|one| one.id)
+        .collect();
+    let met = Mutex::new(Met::new());
+    let (next, rounds) = (AtomicUsize::new(0), 2 * quick.len());
+    let note = || -> Result<(), String> {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= rounds {
+                return Ok(());
+            }
+            let (id, fixture) = (quick[at % quick.len()], Arc::new(ModelFixture::noting()));
+            run(&fixture, &Filter::all().scenario(id)).map_err(|error| error.to_string())?;
+            let mut met = met.lock().map_err(|error| error.to_string())?;
+            met.entry(id).or_default().extend(fixture.met());
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..NOTING_AT_ONCE).map(|_| scope.spawn(note)).collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .into_iter()
+            .try_for_each(|noted| noted.map_err(|_| "panicked")?)
+    })?;
+    met.into_inner().map_err(|error| error.to_string())
+}
+
+fn meeting(fault: Fault, met: &Met) -> Vec<&'static str> {
+    let meeting = met.iter().filter(|(_, faults)| faults.contains(&fault));
+    meeting.map(|(id, _)| *id).collect()
+}
+
+fn fails_as_listed(fault: Fault, ids: &[&str], listed: &Caught) -> Result<(), Failed> {
     check(!listed.always.is_empty(), || uncaught_mutant(fault))?;
-    let failed = failed_by(fault, &Filter::all())?;
+    let failed = failed_by(fault, ids)?;
     for id in listed.always.symmetric_difference(&failed) {
         let expected = listed.always.contains(id);
         if !listed.sometimes.contains(id) && !does_again(fault, id, expected)? {
@@ -104,7 +152,7 @@ fn fails_as_listed(fault: Fault, listed: &Caught) -> Result<(), Failed> {
 /// Whether the scenario does what is listed when it is tried again.
 fn does_again(fault: Fault, id: &str, fails: bool) -> Result<bool, Failed> {
     for _ in 0..AGAIN {
-        let failed = failed_by(fault, &Filter::all().scenario(id))?;
+        let failed = failed_by(fault, &[id])?;
         if failed.contains(id) == fails {
             return Ok(true);
         }
@@ -120,16 +168,21 @@ fn stale(why: &str) -> String {
     format!("MUTANTS.md is stale ({why}); see its head for how to write it anew")
 }
 
-fn failed_by(fault: Fault, filter: &Filter) -> Result<BTreeSet<String>, Failed> {
+/// Which of these scenarios the mutant fails.
+fn failed_by(fault: Fault, ids: &[&str]) -> Result<BTreeSet<String>, Failed> {
+    if ids.is_empty() {
+        return Ok(BTreeSet::new());
+    }
     let fixture = Arc::new(ModelFixture::with(fault));
-    let filter = filter.clone().at_most(LIMIT).at_once(SCENARIOS_AT_ONCE);
+    let filter = Filter::all().at_most(LIMIT).at_once(SCENARIOS_AT_ONCE);
+    let filter = ids.iter().fold(filter, |filter, id| filter.scenario(id));
     let report = run(&fixture, &filter)?;
     Ok(report.failed().into_iter().map(str::to_owned).collect())
 }
 
 /// What the mutant fails in each of several rounds, and what in some of them, or some time before.
-fn measure(fault: Fault, before: &Caught) -> Result<Caught, Failed> {
-    let rounds = (0..ROUNDS).map(|_| failed_by(fault, &Filter::all()));
+fn measure(fault: Fault, ids: &[&str], before: &Caught) -> Result<Caught, Failed> {
+    let rounds = (0..ROUNDS).map(|_| failed_by(fault, ids));
     let rounds = rounds.collect::<Result<Vec<_>, _>>()?;
     let ever: BTreeSet<_> = rounds.iter().flatten().cloned().collect();
     let is_steady = |id: &String| {
@@ -139,13 +192,15 @@ fn measure(fault: Fault, before: &Caught) -> Result<Caught, Failed> {
     Ok(Caught { always, sometimes })
 }
 
-/// Protocol scenarios that are in no mutant's list. The model has one writer: what needs row locks is tried on engines.
+/// Quick protocol scenarios that are in no mutant's list. The model has one writer: what needs row locks is tried on
+/// engines.
 fn uncaught(listed: &Table) -> Vec<&'static str> {
     let caught = listed.values().flat_map(|caught| &caught.always);
     let failed: BTreeSet<_> = caught.map(String::as_str).collect();
     let scenarios = registry::<ModelFixture>().into_iter();
     scenarios
-        .filter(|one| one.tier.is_protocol() && !one.needs.contains(&Need::RowLocks(true)))
+        .filter(|one| one.tier.is_protocol() && !one.slow)
+        .filter(|one| !one.needs.contains(&Need::RowLocks(true)))
         .map(|one| one.id)
         .filter(|id| !failed.contains(id))
         .collect()
@@ -153,12 +208,16 @@ fn uncaught(listed: &Table) -> Vec<&'static str> {
 
 fn write_table(arguments: &Arguments) -> ExitCode {
     let before = parse(&std::fs::read_to_string(FILE).unwrap_or_default());
-    let measured = Arc::new(Mutex::new(Table::new()));
+    let (measured, met) = (
+        Arc::new(Mutex::new(Table::new())),
+        Arc::new(OnceLock::new()),
+    );
     let trials = Fault::ALL.iter().map(|&fault| {
         let before = before.get(&fault.to_string()).cloned().unwrap_or_default();
-        let measured = Arc::clone(&measured);
+        let (measured, met) = (Arc::clone(&measured), Arc::clone(&met));
         Trial::test(fault.to_string(), move || {
-            let caught = measure(fault, &before)?;
+            let ids = meeting(fault, met.get_or_init(met_by_scenario).as_ref()?);
+            let caught = measure(fault, &ids, &before)?;
             let steady = !caught.always.is_empty();
             let mut measured = measured.lock().map_err(|_| "another trial panicked")?;
             measured.insert(fault.to_string(), caught);

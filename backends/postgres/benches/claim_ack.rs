@@ -1,9 +1,11 @@
-//! Claim and ack through the crate, against a loop written by hand of the same statements on the same server.
+//! Claim and ack through the crate, against a loop written by hand of the same statements on the
+//! same server.
 //!
 //! `POSTGRES_URL=.. cargo bench -p queue-table-postgres --bench claim_ack [-- ROUNDS]`
 //!
-//! The hand-written loop sends each statement by itself, prepared, in autocommit: the least that a correct claim and
-//! a fenced ack can cost. Both drain the same number of jobs, in turn, and the table is vacuumed before each.
+//! The hand-written loop sends each statement by itself, prepared, in autocommit: the least that a
+//! correct claim and a fenced ack can cost. Both drain the same number of jobs, in turn, and the
+//! table is vacuumed before each.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};

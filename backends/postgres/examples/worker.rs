@@ -1,4 +1,5 @@
-//! A worker on plain threads, woken by commits in other processes, whose handler writes in one commit with the ack.
+//! A worker on plain threads, woken by commits in other processes, whose handler writes in one
+//! commit with the ack.
 //!
 //! `POSTGRES_URL=postgres://.. cargo run -p queue-table-postgres --example worker`
 //!

@@ -1,4 +1,5 @@
--- Finishes the job of one claim if it holds: ack.sql with plain values, which is 1.7 times as fast for one job.
+-- Finishes the job of one claim if it holds: ack.sql with plain values, which is 1.7 times as fast
+-- for one job.
 -- params: $1 job_id, $2 attempt, $3 worker
 -- rows: (job_id) if the claim held; rules C13 C14
 WITH locked AS MATERIALIZED (

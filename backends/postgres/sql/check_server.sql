@@ -1,4 +1,5 @@
--- Reads the settings that the queue depends on, and the age of the oldest open transaction of this database.
+-- Reads the settings that the queue depends on, and the age of the oldest open transaction of this
+-- database.
 -- params: none
 -- rows: one
 SELECT current_setting('server_version_num')::INTEGER AS version,

@@ -1,7 +1,7 @@
--- Claims due jobs of one queue, on servers whose B-tree scans skip over priorities without due jobs (18 and later).
--- params: $1 worker, $2 lease in us, $3 queue, $4 kinds or NULL, $5 lowest and $6 highest payload version of each kind
+-- Claims due jobs of one queue, where index scans skip over priorities by themselves (since 18).
+-- params: $1 worker, $2 lease in us, $3 queue, $4 kinds or NULL, $5 $6 payload versions from and to
 -- rows: the claimed jobs, in any order; rules C7 C8 C10 C12 C24
--- The array is computed once: a LIMIT in an IN list may run again for each row, and then takes more rows than asked.
+-- One array: a LIMIT in an IN list may run again for each row, and take more rows than asked.
 UPDATE {job} AS j
 SET state = 'running',
   attempts = j.attempts + 1,

@@ -1,6 +1,6 @@
--- Claims due jobs of one queue, on servers before 18: steps from priority to priority, or else a claim would read all
--- future-dated jobs of higher priorities. Costs one index probe for each priority in use.
--- params: $1 worker, $2 lease in us, $3 queue, $4 kinds or NULL, $5 lowest and $6 highest payload version of each kind
+-- Claims like claim.sql where a scan would read all future jobs of higher priorities (before 18):
+-- one index probe for each priority in use.
+-- params: $1 worker, $2 lease in us, $3 queue, $4 kinds or NULL, $5 $6 payload versions from and to
 -- rows: the claimed jobs, in any order; rules C7 C8 C10 C12 C24
 UPDATE {job} AS j
 SET state = 'running',

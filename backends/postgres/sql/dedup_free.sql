@@ -1,5 +1,5 @@
--- Tells which locked dedup keys are free: their holder's row is gone, or finished and the key was for unfinished jobs.
--- Runs after dedup_lock.sql, so that a holder that committed while it waited is seen.
+-- Tells which locked dedup keys are free: the holder's row is gone, or finished and unfinished was
+-- the scope. A statement of its own after dedup_lock.sql, to see what committed while that waited.
 -- params: $1 queues, $2 keys
 -- rows: (place) of the free ones; rules C5
 SELECT t.place

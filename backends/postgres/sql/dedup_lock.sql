@@ -1,4 +1,5 @@
--- Takes the lock of each dedup key, in the order given: inserts the key with a new job id, or finds its holder's.
+-- Takes the lock of each dedup key, in the order given: inserts the key with a new job id, or finds
+-- its holder's.
 -- params: $1 queues, $2 keys, $3 scopes; sorted, each key once
 -- rows: (the id offered, the id that the key names) in the order given; rules C5
 WITH offered AS MATERIALIZED (
@@ -9,7 +10,8 @@ WITH offered AS MATERIALIZED (
   SELECT o.queue, o.dedup_key, o.job_id, o.scope
   FROM offered AS o
   ORDER BY o.place
-  -- The update changes nothing: it waits for a racing transaction and returns the row as that one left it.
+  -- The update changes nothing: it waits for a racing transaction and returns the row as that one
+  -- left it.
   ON CONFLICT (queue, dedup_key) DO UPDATE SET scope = d.scope
   RETURNING d.queue, d.dedup_key, d.job_id
 )

@@ -1,4 +1,5 @@
--- Records an effect of the claim's job if the claim holds; the row itself is locked and stays as it is.
+-- Records an effect of the claim's job if the claim holds; the row itself is locked and stays as it
+-- is.
 -- params: $1 job_id, $2 attempt, $3 worker, $4 effect
 -- rows: one (whether the claim holds, whether the effect is new); rules C13 C14 C17
 WITH locked AS MATERIALIZED (

@@ -1,6 +1,6 @@
--- Stores a batch of jobs; ids that dedup has already given are kept, the others are drawn in the order given.
--- params: $1 job_ids or NULL, $2 queues, $3 kinds, $4 payloads, $5 payload versions, $6 priorities, $7 delays in us,
---   $8 max attempts, $9.. one array per business column
+-- Stores a batch of jobs, under ids that dedup_lock.sql gave or new ones in the order given.
+-- params: $1 job_ids or NULL, $2 queues, $3 kinds, $4 payloads, $5 versions, $6 priorities,
+--   $7 delays in us, $8 max attempts, $9.. one array per business column
 -- rows: (job_id) in the order given; rules C1 C4 C6 C24
 WITH numbered AS MATERIALIZED (
   -- No business column begins with an underscore.

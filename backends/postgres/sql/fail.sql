@@ -1,5 +1,6 @@
--- Gives up the jobs of the claims that hold: ready again, dead, or released, and records each failed attempt.
--- params: $1 job_ids, $2 attempts, $3 workers, $4 actions (retry, dead, release), $5 delays in us, $6 errors; each job once
+-- Gives up the jobs of the claims that hold, and records each failed attempt.
+-- params: $1 job_ids, $2 attempts, $3 workers, $4 actions (retry, dead, release), $5 delays in us,
+--   $6 errors; each job once
 -- rows: (job_id, state, run_at) of the claims that held; rules C13 C14 C16 C19
 WITH locked AS MATERIALIZED (
   SELECT j.job_id, j.state, j.attempts, j.max_attempts, j.worker_id, j.lease_until, t.attempt, t.worker, t.action,
@@ -34,7 +35,8 @@ WITH locked AS MATERIALIZED (
   SELECT f.job_id, f.attempt, f.worker, f.now, 'failed', f.error
   FROM failed AS f
   WHERE f.action <> 'release'
-  -- An attempt fails once, unless somebody lowered attempts by hand; that must not keep the job running.
+  -- An attempt fails once, unless somebody lowered attempts by hand; that must not keep the job
+  -- running.
   ON CONFLICT (job_id, attempt) DO NOTHING
 )
 SELECT job_id, state, run_at

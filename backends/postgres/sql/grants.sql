@@ -1,7 +1,9 @@
--- Three roles for one table set, without login: grant them to the roles that your services log in with.
---   {name}_producer enqueues; {name}_worker claims, renews, finishes and reaps; {name}_operator does everything but DDL.
--- Run it after the migration, as the tables' owner with the right to create roles; running it again changes nothing.
--- Business columns need no grant of their own: rights on the job table cover them.
+-- Three roles for one table set, without login: grant them to the roles that your services log in
+-- with.
+-- {name}_producer enqueues; {name}_worker claims, renews, finishes and reaps; {name}_operator does
+-- everything but DDL. Run it after the migration, as the tables' owner with the right to create
+-- roles; running it again changes nothing. Business columns need no grant of their own: rights on
+-- the job table cover them.
 
 DO $roles$
 DECLARE

@@ -1,5 +1,6 @@
 -- Reads one page of jobs, by id from low to high.
--- params: $1 queue or NULL, $2 state or NULL, $3 kind or NULL, $4 the last id of the page before, $5 most rows
+-- params: $1 queue or NULL, $2 state or NULL, $3 kind or NULL, $4 the last id of the page before,
+--   $5 most rows
 -- rows: the jobs
 SELECT j.job_id, j.queue, j.kind, j.payload, j.payload_version, j.state, j.priority, j.run_at, j.attempts,
   j.max_attempts, j.worker_id, j.lease_until, j.enqueued_at, j.claimed_at, j.finished_at, j.last_error, {column_texts}

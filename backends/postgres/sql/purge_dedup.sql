@@ -1,4 +1,5 @@
--- Deletes the dedup keys that still name deleted jobs, locking them in the order in which enqueue does.
+-- Deletes the dedup keys that still name deleted jobs, locking them in the order in which enqueue
+-- does.
 -- params: $1 job_ids
 -- rows: none; rules C5 C22
 WITH named AS MATERIALIZED (

@@ -1,5 +1,6 @@
 -- Locks one batch of finished jobs that are old enough, oldest first, behind the cursor.
--- params: $1 age of succeeded jobs in us or NULL, $2 age of dead jobs in us or NULL, $3 and $4 the cursor
+-- params: $1 age of succeeded jobs in us or NULL, $2 age of dead jobs in us or NULL, $3 and $4 the
+--   cursor
 -- rows: (job_id, finished_at); rules C22
 WITH instant AS MATERIALIZED (
   SELECT clock_timestamp() AS now

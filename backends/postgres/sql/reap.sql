@@ -1,4 +1,5 @@
--- Moves locked overdue jobs to ready, or to dead when no attempt is left, and records each lost attempt.
+-- Moves locked overdue jobs to ready, or to dead when no attempt is left, and records each lost
+-- attempt.
 -- params: $1 job_ids, $2 delays in us
 -- rows: (job_id, queue, attempts, the worker that lost it, state, run_at); rules C18 C19
 WITH lost AS MATERIALIZED (
@@ -21,7 +22,8 @@ WITH lost AS MATERIALIZED (
   INSERT INTO {job_failure} (job_id, attempt, worker_id, at, cause, error)
   SELECT m.job_id, m.attempts, m.worker_id, m.now, 'reaped', 'lease expired'
   FROM moved AS m
-  -- An attempt is lost once, unless somebody lowered attempts by hand; that must not keep the job running.
+  -- An attempt is lost once, unless somebody lowered attempts by hand; that must not keep the job
+  -- running.
   ON CONFLICT (job_id, attempt) DO NOTHING
 )
 SELECT job_id, queue, attempts, worker_id, state, run_at

@@ -1,4 +1,5 @@
--- Locks overdue running jobs, oldest deadline first, skipping those that somebody holds. The lock checks again.
+-- Locks overdue running jobs, oldest deadline first, skipping those that somebody holds. The lock
+-- checks again.
 -- params: none
 -- rows: (job_id, attempts); rules C18
 SELECT j.job_id, j.attempts

@@ -1,4 +1,5 @@
--- Moves the deadlines of the claims that hold. Each row is judged by its locked version, at an instant after its lock.
+-- Moves the deadlines of the claims that hold. Each row is judged by its locked version, at an
+-- instant after its lock.
 -- params: $1 job_ids, $2 attempts, $3 workers, $4 lease in us; each job once
 -- rows: (job_id) of the claims that hold; rules C13 C14 C16
 WITH locked AS MATERIALIZED (

@@ -1,6 +1,7 @@
 -- Counts jobs per queue. Reads every row of the queues asked for.
 -- params: $1 queue or NULL
--- rows: (queue, due, scheduled, running, overdue, succeeded, dead, age of the oldest due job in us, paused)
+-- rows: (queue, due, scheduled, running, overdue, succeeded, dead, age of the oldest due job in us,
+--   paused)
 WITH instant AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), counted AS (

@@ -9,7 +9,8 @@ use queue_table_core::{Rejected, Result, Table};
 use crate::pool::{DieselPool, Manager, Pool};
 use crate::queue::PostgresQueue;
 
-/// Most pooled connections unless asked for more: enough for a worker's claims, completions and a few producers.
+/// Most pooled connections unless asked for more: enough for a worker's claims, completions and a
+/// few producers.
 const POOL_SIZE: u32 = 8;
 
 /// How long an operation waits for a pooled connection.
@@ -23,12 +24,13 @@ enum Source {
 /// Puts a [`PostgresQueue`] together. Connects to nothing: the first operation does.
 ///
 /// # Timeouts
-/// The crate sets none on the session, so yours hold; a claim that waits for a lock waits as long as they say. Set
-/// them in the URL, which a server applies to each new session, for example
-/// `postgres://app@db/shop?options=-c%20lock_timeout%3D5s%20-c%20statement_timeout%3D30s`. An operation that runs
-/// into `lock_timeout` is tried again and then reported as contention; one that runs into `statement_timeout` is
-/// reported as unavailable. Add `tcp_user_timeout=10000` for networks that lose connections silently. Connecting is
-/// limited to 10 seconds unless the URL has a `connect_timeout`.
+/// The crate sets none on the session, so yours hold; a claim that waits for a lock waits as long
+/// as they say. Set them in the URL, which a server applies to each new session, for example
+/// `postgres://app@db/shop?options=-c%20lock_timeout%3D5s%20-c%20statement_timeout%3D30s`. An
+/// operation that runs into `lock_timeout` is tried again and then reported as contention; one that
+/// runs into `statement_timeout` is reported as unavailable. Add `tcp_user_timeout=10000` for
+/// networks that lose connections silently. Connecting is limited to 10 seconds unless the URL has
+/// a `connect_timeout`.
 ///
 /// ```
 /// use queue_table_core::Table;
@@ -85,33 +87,39 @@ impl Builder {
         Self { table, ..self }
     }
 
-    /// Most pooled connections; 8 by default. One more is opened to renew claims. A given pool keeps its own size.
+    /// Most pooled connections; 8 by default. One more is opened to renew claims. A given pool
+    /// keeps its own size.
     #[must_use]
     pub fn pool_size(self, pool_size: u32) -> Self {
         Self { pool_size, ..self }
     }
 
-    /// How long an operation waits for a pooled connection; 10 seconds by default. A given pool keeps its own limit.
+    /// How long an operation waits for a pooled connection; 10 seconds by default. A given pool
+    /// keeps its own limit.
     #[must_use]
     pub fn pool_wait(self, pool_wait: Duration) -> Self {
         Self { pool_wait, ..self }
     }
 
-    /// Whether statements are prepared on each connection; they are by default, which halves a claim's latency.
+    /// Whether statements are prepared on each connection; they are by default, which halves a
+    /// claim's latency.
     ///
-    /// Turn it off behind a pooler that swaps sessions between transactions and does not carry prepared statements
-    /// along (PgBouncer does since 1.21 with `max_prepared_statements`). A given pool keeps its own setting.
+    /// Turn it off behind a pooler that swaps sessions between transactions and does not carry
+    /// prepared statements along (PgBouncer does since 1.21 with `max_prepared_statements`). A
+    /// given pool keeps its own setting.
     #[must_use]
     pub fn prepared_statements(self, prepared: bool) -> Self {
         Self { prepared, ..self }
     }
 
-    /// Wakes workers of other processes by LISTEN and NOTIFY; off by default, when they find jobs by polling.
+    /// Wakes workers of other processes by LISTEN and NOTIFY; off by default, when they find jobs
+    /// by polling.
     ///
-    /// Notifications are sent by a thread after this queue's own commits, one for many: a notification inside the
-    /// enqueuing transaction would make commits queue for one lock of the whole server. Jobs enqueued in a caller's
-    /// transaction are announced when the caller rings. Takes two connections more, or two of a given pool. A pooler
-    /// that swaps sessions cannot carry LISTEN: workers then find jobs by polling.
+    /// Notifications are sent by a thread after this queue's own commits, one for many: a
+    /// notification inside the enqueuing transaction would make commits queue for one lock of the
+    /// whole server. Jobs enqueued in a caller's transaction are announced when the caller rings.
+    /// Takes two connections more, or two of a given pool. A pooler that swaps sessions cannot
+    /// carry LISTEN: workers then find jobs by polling.
     #[must_use]
     pub fn notify(self, notify: bool) -> Self {
         Self { notify, ..self }
@@ -120,8 +128,8 @@ impl Builder {
     /// Builds the queue.
     ///
     /// # Errors
-    /// [`Rejected::Invalid`] for a pool too small: of size 0, or a given one with no connection left beside those
-    /// that are kept for renewals and notifications.
+    /// [`Rejected::Invalid`] for a pool too small: of size 0, or a given one with no connection
+    /// left beside those that are kept for renewals and notifications.
     pub fn build(self) -> Result<PostgresQueue> {
         let kept = if self.notify { 3 } else { 1 };
         let (given, least) = match &self.source {

@@ -9,7 +9,8 @@ use crate::error::failed;
 use crate::migrate::{SERVER_VERSION_MIN, VERSION, found_version};
 use crate::sql::Names;
 
-/// An open transaction older than this keeps dead rows from being removed, and claims step over them.
+/// An open transaction older than this keeps dead rows from being removed, and claims step over
+/// them.
 const TRANSACTION_AGE_S: i64 = 600;
 
 /// What the server says of itself and the session.

@@ -32,7 +32,8 @@ fn count(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or_default()
 }
 
-/// A payload version. A row that another program wrote with a larger one shows the largest, and can still be claimed.
+/// A payload version. A row that another program wrote with a larger one shows the largest, and can
+/// still be claimed.
 fn version(stored: i32) -> u16 {
     u16::try_from(stored.max(0)).unwrap_or(u16::MAX)
 }
@@ -42,7 +43,8 @@ pub(crate) fn state(stored: &str) -> Result<State> {
     State::parse(stored).ok_or_else(|| broken("decode", format!("unknown state `{stored}`")))
 }
 
-/// Business columns from their texts. A value that is not of the type the queue was built with comes as text.
+/// Business columns from their texts. A value that is not of the type the queue was built with
+/// comes as text.
 fn columns(columns: &[Column], texts: Vec<Option<String>>) -> Vec<ColumnValue> {
     let value = |(column, text): (&Column, Option<String>)| {
         let Some(text) = text else {

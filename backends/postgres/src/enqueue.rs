@@ -189,7 +189,8 @@ fn key_of(job: &NewJob) -> Option<(Key<'_>, DedupScope)> {
     Some(((job.queue().as_str(), dedup.key.as_str()), dedup.scope))
 }
 
-/// Locks the keys and tells for each which job it names: one that exists, or one that is to be stored under a new id.
+/// Locks the keys and tells for each which job it names: one that exists, or one that is to be
+/// stored under a new id.
 fn name_keys<'a>(
     tx: &mut PgConnection,
     texts: &Texts,

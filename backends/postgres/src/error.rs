@@ -1,8 +1,9 @@
 //! What PostgreSQL and diesel report, sorted by what the caller does next.
 //!
-//! diesel 2.3 tells the SQLSTATE of some errors by their kind, and hides it for the rest. Those are told apart by the
-//! server's message, which is English where `lc_messages` is `C` or `en_*`; `check` warns about any other. An error
-//! that is not recognised becomes [`Error::Engine`], with the server's message as its source.
+//! diesel 2.3 tells the SQLSTATE of some errors by their kind, and hides it for the rest. Those are
+//! told apart by the server's message, which is English where `lc_messages` is `C` or `en_*`;
+//! `check` warns about any other. An error that is not recognised becomes [`Error::Engine`], with
+//! the server's message as its source.
 
 use diesel::result::{DatabaseErrorInformation, DatabaseErrorKind, Error as DieselError};
 use queue_table_core::{Error, Failed, Rejected};
@@ -159,7 +160,8 @@ fn constraint(
     })
 }
 
-/// The message, and for a conflict its detail, which tells who waited for whom. Other details may show a payload.
+/// The message, and for a conflict its detail, which tells who waited for whom. Other details may
+/// show a payload.
 fn text(told: &(dyn DatabaseErrorInformation + Send + Sync)) -> String {
     match told.details() {
         Some(detail) if meaning(told.message()) == Some(Meaning::Contention) => {

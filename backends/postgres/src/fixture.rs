@@ -1,4 +1,5 @@
-//! The set-up that the conformance suite runs on: every scenario has a schema of its own, dropped at its end.
+//! The set-up that the conformance suite runs on: every scenario has a schema of its own, dropped
+//! at its end.
 
 use std::fmt;
 use std::sync::mpsc;
@@ -22,7 +23,8 @@ use uuid::Uuid;
 use crate::decode::instant;
 use crate::queue::PostgresQueue;
 
-/// The variable that holds the URL of a server to test on; the role must be allowed to create schemas.
+/// The variable that holds the URL of a server to test on; the role must be allowed to create
+/// schemas.
 const URL: &str = "POSTGRES_URL";
 
 /// A PostgreSQL server as the suite uses it.
@@ -122,6 +124,14 @@ impl Fixture for PostgresFixture {
         }
     }
 
+    fn reopen(&self, address: &str) -> Result<PostgresQueue, PortError> {
+        let table = Table::default().in_schema(address).map_err(port)?;
+        PostgresQueue::builder(&self.url)
+            .table(table)
+            .build()
+            .map_err(port)
+    }
+
     fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError> {
         let schema = format!("suite_{:016x}", fastrand::Rng::new().u64(..));
         let mut connection = connect(&self.url)?;
@@ -156,7 +166,8 @@ impl Fixture for PostgresFixture {
 impl Drop for PostgresProbe {
     fn drop(&mut self) {
         let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.schema);
-        // A schema that cannot be dropped is left behind in a test database; the scenario's result stands.
+        // A schema that cannot be dropped is left behind in a test database; the scenario's result
+        // stands.
         if let Err(error) = self.connection().batch_execute(&sql) {
             tracing::warn!(%error, schema = self.schema, "postgres: a test's schema is left behind");
         }
@@ -300,6 +311,10 @@ impl Probe<PostgresQueue> for PostgresProbe {
             .table(self.table.clone())
             .build()
             .map_err(port)
+    }
+
+    fn address(&self) -> Result<String, PortError> {
+        Ok(self.schema.clone())
     }
 
     fn now(&self) -> Result<Timestamp, PortError> {

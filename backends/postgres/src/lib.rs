@@ -1,11 +1,12 @@
 //! The PostgreSQL backend of `queue-table`, on diesel.
 //!
-//! [`PostgresQueue`] implements the three traits of `queue-table-core`. Its statements are the `.sql` files of this
-//! crate, one whole statement each; they run in transactions of its own on pooled connections, or in the caller's
-//! transaction on a `diesel::PgConnection`.
+//! [`PostgresQueue`] implements the three traits of `queue-table-core`. Its statements are the
+//! `.sql` files of this crate, one whole statement each; they run in transactions of its own on
+//! pooled connections, or in the caller's transaction on a `diesel::PgConnection`.
 //!
-//! Servers from version 15 are supported. Everything holds behind a pooler that swaps sessions between transactions,
-//! when [`Builder::prepared_statements`] is turned off: no session lock, no session setting.
+//! Servers from version 15 are supported. Everything holds behind a pooler that swaps sessions
+//! between transactions, when [`Builder::prepared_statements`] is turned off: no session lock, no
+//! session setting.
 //!
 //! ```no_run
 //! use queue_table_core::{Administration, NewJob, Payload, Kind, QueueBackend, QueueName};

@@ -1,4 +1,5 @@
-//! The statements of a claim's life, run on a transaction that somebody else opened: bind, run, decode.
+//! The statements of a claim's life, run on a transaction that somebody else opened: bind, run,
+//! decode.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -198,7 +199,8 @@ pub(crate) fn reap(
     Ok(reaped)
 }
 
-/// Applies an operation to a batch of receipts and tells for each what became of it, as if one came after the other.
+/// Applies an operation to a batch of receipts and tells for each what became of it, as if one came
+/// after the other.
 fn judge<T>(
     tx: &mut PgConnection,
     protocol: &Protocol,
@@ -211,7 +213,8 @@ fn judge<T>(
     if receipts.iter().all(|receipt| seen.insert(receipt.job_id())) {
         return judge_group(tx, protocol, operation, receipts, &places, &mut apply);
     }
-    // A job stands twice: its later receipt meets what the earlier one did. All rows are locked in order before.
+    // A job stands twice: its later receipt meets what the earlier one did. All rows are locked in
+    // order before.
     observe(tx, protocol, operation, receipts.iter().copied())?;
     let mut answers = Vec::with_capacity(receipts.len());
     for place in &places {

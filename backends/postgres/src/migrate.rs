@@ -26,10 +26,12 @@ const STEPS: [(u32, &str, &str); 1] = [(
     include_str!("../migrations/0001_tables.sql"),
 )];
 
-/// The SQL that creates a table set of this build's version, for those who run migrations with a tool of their own.
+/// The SQL that creates a table set of this build's version, for those who run migrations with a
+/// tool of their own.
 ///
-/// It writes the ledger too, so that [`migrate`](queue_table_core::Administration::migrate) finds nothing left to do.
-/// Business columns are not in it: add them, with their foreign keys, in a migration of yours.
+/// It writes the ledger too, so that [`migrate`](queue_table_core::Administration::migrate) finds
+/// nothing left to do. Business columns are not in it: add them, with their foreign keys, in a
+/// migration of yours.
 ///
 /// ```
 /// use queue_table_core::Table;
@@ -46,7 +48,8 @@ pub fn migration_sql(table: &Table) -> String {
 
 /// The rights of producers, workers and operators on a table set, as SQL.
 ///
-/// The roles are named `{table}_producer`, `{table}_worker` and `{table}_operator`; grant them to your login roles.
+/// The roles are named `{table}_producer`, `{table}_worker` and `{table}_operator`; grant them to
+/// your login roles.
 #[must_use]
 pub fn grants_sql(table: &Table) -> String {
     Names::of(table).put_into(include_str!("../sql/grants.sql"))
@@ -54,8 +57,8 @@ pub fn grants_sql(table: &Table) -> String {
 
 /// The migrations of one table set, for the ledger that diesel keeps of a service's own migrations.
 ///
-/// Their versions begin with `queue_table_`, which no version of diesel's own making does, and come after them. The
-/// queue's own ledger is written too.
+/// Their versions begin with `queue_table_`, which no version of diesel's own making does, and come
+/// after them. The queue's own ledger is written too.
 ///
 /// ```no_run
 /// use diesel::prelude::*;
@@ -105,7 +108,8 @@ struct StepName {
 }
 
 impl StepName {
-    /// diesel's ledger has room for 50 characters: another table than the default has a hash of its name there.
+    /// diesel's ledger has room for 50 characters: another table than the default has a hash of its
+    /// name there.
     fn of(name: &str, table: &Table) -> Self {
         let quoted = Names::of(table).put_into("{job}");
         let version = match *table == Table::default() {
@@ -175,7 +179,8 @@ pub(crate) fn migrate(tx: &mut PgConnection, table: &Table) -> Result<Migrated> 
             lacks: format!("the server's version is {version}; 15 or later is needed"),
         });
     }
-    // Others that migrate the same tables wait here. The lock ends with the transaction: no session keeps it.
+    // Others that migrate the same tables wait here. The lock ends with the transaction: no session
+    // keeps it.
     diesel::sql_query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
         .bind::<Text, _>(format!(
             "queue-table {}",
@@ -202,7 +207,8 @@ pub(crate) fn migrate(tx: &mut PgConnection, table: &Table) -> Result<Migrated> 
     Ok(Migrated { from, to: VERSION })
 }
 
-/// Creates the schema only when it is missing: `IF NOT EXISTS` would ask for the right to create it all the same.
+/// Creates the schema only when it is missing: `IF NOT EXISTS` would ask for the right to create it
+/// all the same.
 fn create_schema(tx: &mut PgConnection, table: &Table) -> Result<()> {
     let Some(schema) = table.schema() else {
         return Ok(());

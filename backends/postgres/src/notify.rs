@@ -15,7 +15,8 @@ use crate::lifecycle::Protocol;
 use crate::pool::{Connection, Pool};
 use crate::statement::{Bind, Statement};
 
-/// How long announcements are collected before they are sent: each is one statement, however many jobs it is for.
+/// How long announcements are collected before they are sent: each is one statement, however many
+/// jobs it is for.
 const COLLECT: Duration = Duration::from_millis(5);
 
 /// How often the listener looks into its socket, which asks the server nothing.
@@ -24,7 +25,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The first and the longest wait before a lost connection is opened again.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
-/// Announces this process's jobs to others, and rings the bell for theirs. Its threads end after it is dropped.
+/// Announces this process's jobs to others, and rings the bell for theirs. Its threads end after it
+/// is dropped.
 pub(crate) struct Notifier {
     shared: Arc<Shared>,
 }
@@ -40,7 +42,8 @@ struct Shared {
 }
 
 impl Notifier {
-    /// Starts both threads. Where a thread cannot be started its half does not work, and workers poll.
+    /// Starts both threads. Where a thread cannot be started its half does not work, and workers
+    /// poll.
     pub(crate) fn start(pool: &Arc<Pool>, protocol: &Arc<Protocol>, bell: &Arc<Bell>) -> Self {
         let shared = Arc::new(Shared {
             pool: Arc::clone(pool),
@@ -92,7 +95,8 @@ impl Shared {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Sends what is announced until the queue is dropped. What cannot be sent is dropped: workers poll.
+    /// Sends what is announced until the queue is dropped. What cannot be sent is dropped: workers
+    /// poll.
     fn send_all(&self) {
         let mut connection = None;
         while let Some(queues) = self.next_announced() {
@@ -153,7 +157,8 @@ impl Shared {
         }
     }
 
-    /// Listens on one connection. `Ok` when the queue is dropped; `heard` tells whether it was listening at all.
+    /// Listens on one connection. `Ok` when the queue is dropped; `heard` tells whether it was
+    /// listening at all.
     fn listen(&self, heard: &mut bool) -> Result<()> {
         let mut connection = self.pool.get_apart("listen")?;
         diesel::sql_query(format!("LISTEN \"{}\"", self.channel))

@@ -91,7 +91,8 @@ fn with_connect_timeout(url: &str) -> String {
     format!("{url}{mark}connect_timeout={CONNECT_TIMEOUT_S}")
 }
 
-/// What must not be shown: the whole URL, which libpq quotes when it cannot read it, and the password in it.
+/// What must not be shown: the whole URL, which libpq quotes when it cannot read it, and the
+/// password in it.
 fn secrets(url: &str) -> Vec<String> {
     let mut secrets = vec![with_connect_timeout(url), url.to_owned()];
     let user_part = url
@@ -204,7 +205,8 @@ impl Pool {
         got.map_err(|error| unavailable(operation, error.to_string()))
     }
 
-    /// A connection that its user keeps: a new one, or one of the caller's pool where no URL is known.
+    /// A connection that its user keeps: a new one, or one of the caller's pool where no URL is
+    /// known.
     pub(crate) fn get_apart(&self, operation: &'static str) -> Result<Connection> {
         match self {
             Self::Own(_, manager) => {

@@ -26,15 +26,17 @@ use crate::{admin, check, migrate};
 
 /// The queue in a PostgreSQL database.
 ///
-/// Share it between threads by reference or in an `Arc`. Operations of its own run at READ COMMITTED whatever the
-/// role's default is, and are tried again a few times when other transactions are in their way. Claims are renewed on
-/// a connection kept apart from the pool, so that handlers that hold every pooled connection cannot lose them.
+/// Share it between threads by reference or in an `Arc`. Operations of its own run at READ
+/// COMMITTED whatever the role's default is, and are tried again a few times when other
+/// transactions are in their way. Claims are renewed on a connection kept apart from the pool, so
+/// that handlers that hold every pooled connection cannot lose them.
 pub struct PostgresQueue {
     pool: Arc<Pool>,
     protocol: Arc<Protocol>,
     renewals: Mutex<Option<Connection>>,
     bell: Arc<Bell>,
-    /// The queues enqueued to in each transaction of [`TransactionalBackend::transaction`] that is open, by the address of its connection.
+    /// The queues enqueued to in each transaction of [`TransactionalBackend::transaction`] that is
+    /// open, by the address of its connection.
     enqueued: Mutex<HashMap<usize, BTreeSet<QueueName>>>,
     notifier: Option<Notifier>,
 }
@@ -63,7 +65,8 @@ impl PostgresQueue {
         Builder::with_url(url)
     }
 
-    /// A queue on a pool that the service already has. One of its connections is kept to renew claims.
+    /// A queue on a pool that the service already has. One of its connections is kept to renew
+    /// claims.
     #[must_use]
     pub fn builder_with_pool(pool: DieselPool) -> Builder {
         Builder::with_pool(pool)
@@ -83,12 +86,14 @@ impl PostgresQueue {
         }
     }
 
-    /// The statement that stores one job without a dedup key, for a service whose own transaction is on another driver.
+    /// The statement that stores one job without a dedup key, for a service whose own transaction
+    /// is on another driver.
     ///
-    /// Parameters: 1 queue (text), 2 kind (text), 3 payload (text, JSON), 4 payload version (int4), 5 priority (int4),
-    /// 6 delay in microseconds (int8), 7 max attempts (int4), then the business columns in the order they were added
-    /// (int8, text or uuid). Returns one row with the job's id (int8). Core's limits are not checked by it: build a
-    /// [`NewJob`] first and take the values from there.
+    /// Parameters: 1 queue (text), 2 kind (text), 3 payload (text, JSON), 4 payload version (int4),
+    /// 5 priority (int4), 6 delay in microseconds (int8), 7 max attempts (int4), then the business
+    /// columns in the order they were added (int8, text or uuid). Returns one row with the job's id
+    /// (int8). Core's limits are not checked by it: build a [`NewJob`] first and take the values
+    /// from there.
     ///
     /// ```
     /// use queue_table_postgres::PostgresQueue;
@@ -115,7 +120,8 @@ impl PostgresQueue {
     }
 }
 
-/// Tells one open transaction from another: connections do not move while a transaction is open on them.
+/// Tells one open transaction from another: connections do not move while a transaction is open on
+/// them.
 fn address(tx: &PgConnection) -> usize {
     std::ptr::from_ref(tx).addr()
 }
@@ -326,7 +332,8 @@ impl TransactionalBackend for PostgresQueue {
             let at = address(tx);
             self.open_transactions().insert(at, BTreeSet::new());
             let result = work(tx);
-            // Before the connection goes back to the pool, where another transaction takes the same address.
+            // Before the connection goes back to the pool, where another transaction takes the same
+            // address.
             to_ring = self.open_transactions().remove(&at).unwrap_or_default();
             result
         })?;

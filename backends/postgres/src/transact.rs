@@ -1,4 +1,5 @@
-//! Transactions: the crate's own, at READ COMMITTED whatever the role's default is, and the caller's.
+//! Transactions: the crate's own, at READ COMMITTED whatever the role's default is, and the
+//! caller's.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,8 @@ use queue_table_core::{Error, Rejected, Result};
 use crate::error::{ENGINE, failed, outcome_unknown};
 use crate::pool::{Connection, Pool, condemn};
 
-/// A role's default may be serializable, where a claim fails on every row that another claim has changed.
+/// A role's default may be serializable, where a claim fails on every row that another claim has
+/// changed.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// How often an operation is run before contention reaches its caller.
@@ -21,7 +23,8 @@ const TRIES: u32 = 6;
 /// The wait before the second try; each further one is up to twice as long.
 const RETRY_WAIT: Duration = Duration::from_millis(4);
 
-/// Runs one operation in a transaction of its own on a pooled connection, again when others are in its way.
+/// Runs one operation in a transaction of its own on a pooled connection, again when others are in
+/// its way.
 pub(crate) fn own<T>(
     pool: &Pool,
     operation: &'static str,
@@ -33,7 +36,8 @@ pub(crate) fn own<T>(
     })
 }
 
-/// Runs one operation in a transaction of its own on a connection that is kept from one call to the next.
+/// Runs one operation in a transaction of its own on a connection that is kept from one call to the
+/// next.
 pub(crate) fn kept<T>(
     slot: &Mutex<Option<Connection>>,
     pool: &Pool,
@@ -42,7 +46,8 @@ pub(crate) fn kept<T>(
 ) -> Result<T> {
     let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
     again(|| {
-        // A connection that died since the last call shows itself here, before anything was done on it.
+        // A connection that died since the last call shows itself here, before anything was done on
+        // it.
         let mut old = slot.take();
         let begun = old.as_mut().map(|old| begin(old, operation));
         let mut connection = match (old, begun) {
@@ -72,12 +77,14 @@ pub(crate) fn once<R, E: From<Error>>(
         roll_back(&mut connection);
         return result;
     }
-    // After an error that the caller passed over, COMMIT would roll back and report success; the SELECT fails then.
+    // After an error that the caller passed over, COMMIT would roll back and report success; the
+    // SELECT fails then.
     commit(&mut connection, "transaction", "SELECT 1; COMMIT")?;
     result
 }
 
-/// Refuses a connection without a transaction, where a lock would end with the statement that took it.
+/// Refuses a connection without a transaction, where a lock would end with the statement that took
+/// it.
 pub(crate) fn require_transaction(
     connection: &mut PgConnection,
     operation: &'static str,
@@ -108,8 +115,8 @@ fn again<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     attempt()
 }
 
-/// A pooled connection inside a new transaction. After a server's restart every pooled connection may be dead, which
-/// BEGIN finds out before anything was done.
+/// A pooled connection inside a new transaction. After a server's restart every pooled connection
+/// may be dead, which BEGIN finds out before anything was done.
 fn begin_on(pool: &Pool, operation: &'static str) -> Result<Connection> {
     for _ in 0..pool.max_size() {
         let mut connection = pool.get(operation)?;
@@ -137,7 +144,8 @@ fn finish<T>(
     if result.is_err() {
         roll_back(connection);
         if matches!(result, Err(Error::Unavailable(_))) {
-            // The server takes no writes, is going down or is gone; the next connection may lead to a better one.
+            // The server takes no writes, is going down or is gone; the next connection may lead to
+            // a better one.
             condemn(connection);
         }
         return result;
@@ -166,7 +174,8 @@ fn is_connection_lost(connection: &mut PgConnection) -> bool {
     )
 }
 
-/// Rolls back what is left of the transaction. Where that fails the connection is gone, and the server rolls back.
+/// Rolls back what is left of the transaction. Where that fails the connection is gone, and the
+/// server rolls back.
 fn roll_back(connection: &mut PgConnection) {
     if connection.is_broken() && connection.batch_execute("ROLLBACK").is_err() {
         condemn(connection);

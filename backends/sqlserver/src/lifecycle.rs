@@ -173,8 +173,8 @@ pub async fn fail(
             let row = Cells::of(&row, "fail");
             held.insert(row.job_id()?, decode::disposition(&row)?);
         }
-        let lost = |index: &&usize| held.contains_key(&failures[**index].receipt.job_id());
-        let failed = round.iter().filter(lost).map(|&index| &failures[index]);
+        let holds = |index: &&usize| held.contains_key(&failures[**index].receipt.job_id());
+        let failed = round.iter().filter(holds).map(|&index| &failures[index]);
         record_failures(client, sql, failed).await?;
         answers.settle(&round, held, &seen);
     }

@@ -7,7 +7,7 @@ use queue_table_core::{
     PurgeCursor, PurgeRequest, Purged, QueueName, QueueStats, Rejected, Result, State, Timestamp,
 };
 
-use super::fault::Fault;
+use super::fault::{Fault, Faults};
 use super::open::{Open, finish};
 use super::state::Tables;
 use super::{ENGINE, decode};
@@ -24,7 +24,7 @@ impl Open<'_> {
         if !self.has(Fault::ReplayIgnoresKey) {
             self.take_key_back(job, queue)?;
         }
-        let now = self.base();
+        let now = self.base(self.now());
         let (keeps, resets) = (
             self.has(Fault::ReplayKeepsBudget),
             self.has(Fault::ReplayResetsAttempts),
@@ -180,12 +180,12 @@ fn wrong_state(row: &Row, operation: &'static str, allowed: &'static str) -> Err
 }
 
 impl Tables {
-    pub(super) fn list(&self, request: &ListRequest, fault: Option<Fault>) -> Vec<JobRecord> {
-        let begins_again = fault == Some(Fault::ListIgnoresCursor);
-        let after = request.after.filter(|_| !begins_again);
+    pub(super) fn list(&self, request: &ListRequest, faults: &Faults) -> Vec<JobRecord> {
+        let begins_at = |_: &JobId| !faults.has(Fault::ListIgnoresCursor);
+        let after = request.after.filter(begins_at);
         let is_behind = |row: &Row| after.is_none_or(|after| row.job_id > after);
         let asked = |row: &Row| {
-            fault == Some(Fault::ListIgnoresFilters)
+            faults.has(Fault::ListIgnoresFilters)
                 || (request.queue.as_ref()).is_none_or(|queue| queue.as_str() == row.queue)
                     && request.state.is_none_or(|state| state == row.state)
                     && (request.kind.as_ref()).is_none_or(|kind| kind.as_str() == row.kind)
@@ -208,11 +208,11 @@ impl Tables {
         &self,
         only: Option<&QueueName>,
         now: Timestamp,
-        fault: Option<Fault>,
+        faults: &Faults,
     ) -> Vec<QueueStats> {
         let asked = |queue: &QueueName| only.is_none_or(|only| only == queue);
         let mut counts = BTreeMap::new();
-        let left_out = fault == Some(Fault::StatsLeaveOutPaused);
+        let left_out = faults.has(Fault::StatsLeaveOutPaused);
         for queue in self.paused.keys().filter(|queue| asked(queue) && !left_out) {
             let mut empty = no_jobs(queue);
             empty.paused = true;
@@ -222,7 +222,7 @@ impl Tables {
             let queue = QueueName::stored(&row.queue);
             if asked(&queue) {
                 let stats = counts.entry(queue);
-                count(stats.or_insert_with_key(no_jobs), row, now, fault);
+                count(stats.or_insert_with_key(no_jobs), row, now, faults);
             }
         }
         counts.into_values().collect()
@@ -243,18 +243,17 @@ fn no_jobs(queue: &QueueName) -> QueueStats {
     }
 }
 
-fn count(stats: &mut QueueStats, row: &Row, now: Timestamp, fault: Option<Fault>) {
-    let any_is_due = fault == Some(Fault::StatsCountScheduledAsDue);
+fn count(stats: &mut QueueStats, row: &Row, now: Timestamp, faults: &Faults) {
     match row.state {
-        State::Ready if row.run_at <= now || any_is_due => {
+        State::Ready if row.run_at <= now || faults.has(Fault::StatsCountScheduledAsDue) => {
             stats.due += 1;
             stats.oldest_due = stats.oldest_due.max(Some(now.since(row.run_at)));
         }
         State::Ready => stats.scheduled += 1,
         State::Running => {
             stats.running += 1;
-            let left_out = fault == Some(Fault::StatsLeaveOutOverdue);
-            let overdue = row.lease_until.is_some_and(|until| until <= now) && !left_out;
+            let overdue = row.lease_until.is_some_and(|until| until <= now)
+                && !faults.has(Fault::StatsLeaveOutOverdue);
             stats.overdue += u64::from(overdue);
         }
         State::Succeeded => stats.succeeded += 1,

@@ -17,11 +17,14 @@ impl Open<'_> {
         let claimable = self.claimable(request, self.now());
         let claimed = claimable.into_iter().map(|job| self.take(job, request));
         let mut claimed = claimed.collect::<Result<Vec<_>>>()?;
-        if self.has(Fault::ClaimReturnsIdOrder) {
+        if claimed.len() > 1 && self.has(Fault::ClaimReturnsIdOrder) {
             claimed.sort_unstable_by_key(ClaimedJob::job_id);
         }
-        if self.has(Fault::ClaimDecodesTheBatch) {
-            claimed.iter().try_for_each(|job| decoded(&job.payload))?;
+        let undecodable = claimed.iter().find_map(|job| decoded(&job.payload).err());
+        if let Some(error) = undecodable
+            && self.has(Fault::ClaimDecodesTheBatch)
+        {
+            return Err(error);
         }
         Ok(claimed)
     }
@@ -37,12 +40,14 @@ impl Open<'_> {
             .map(|row| self.place(row))
             .collect();
         found.sort_unstable();
-        if self.has(Fault::ClaimBlockedByExhausted) {
-            let exhausted = |job: &JobId| self.tables.row(*job).is_ok_and(is_exhausted);
+        let exhausted = |job: &JobId| self.tables.row(*job).is_ok_and(is_exhausted);
+        if found.iter().any(|(.., job)| exhausted(job)) && self.has(Fault::ClaimBlockedByExhausted)
+        {
             found.truncate(found.iter().take_while(|(.., job)| !exhausted(job)).count());
         }
-        let more = usize::from(self.has(Fault::ClaimTakesMore));
-        found.truncate(request.limit.get() as usize + more);
+        let limit = request.limit.get() as usize;
+        let more = usize::from(found.len() > limit && self.has(Fault::ClaimTakesMore));
+        found.truncate(limit + more);
         found.into_iter().map(|(.., job)| job).collect()
     }
 
@@ -73,13 +78,12 @@ impl Open<'_> {
         let Some(accepts) = request.accepts.as_ref() else {
             return true;
         };
-        let any_kind = self.has(Fault::ClaimIgnoresKinds);
-        let any_version = self.has(Fault::ClaimIgnoresVersions);
         let accepted = accepts.iter().any(|(kind, versions)| {
-            (self.same(kind.as_str(), &row.kind) || any_kind)
-                && (versions.contains(&row.payload_version) || any_version)
+            self.same(kind.as_str(), &row.kind)
+                && (versions.contains(&row.payload_version)
+                    || self.has(Fault::ClaimIgnoresVersions))
         });
-        accepted || any_kind && accepts.is_empty()
+        accepted || self.has(Fault::ClaimIgnoresKinds)
     }
 
     /// The place in the claim order.
@@ -96,8 +100,10 @@ impl Open<'_> {
 
     /// Stores the claim and answers what was stored.
     fn take(&mut self, job: JobId, request: &ClaimRequest) -> Result<ClaimedJob> {
-        let (now, until) = (self.now(), after(self.base(), request.lease.as_micros()));
-        let forgets = self.has(Fault::ClaimForgetsError);
+        let now = self.now();
+        let until = after(self.base(now), request.lease.as_micros());
+        let has_error = self.tables.row(job)?.last_error.is_some();
+        let forgets = has_error && self.has(Fault::ClaimForgetsError);
         self.tables.change(job, |row| {
             row.state = State::Running;
             row.attempts += 1;

@@ -17,7 +17,7 @@ impl Open<'_> {
             let syntax = Failed::new(ENGINE, "enqueue", "syntax error near `VALUES`");
             return Err(Error::Engine(syntax));
         }
-        if self.has(Fault::EnqueueStoresHalfABatch) {
+        if jobs.len() > 1 && self.has(Fault::EnqueueStoresHalfABatch) {
             return jobs.iter().map(|job| self.enqueue_checked(job)).collect();
         }
         let columns = jobs.iter().map(|job| self.arrange(job));
@@ -27,7 +27,7 @@ impl Open<'_> {
         let mut stored: Vec<_> = stored
             .map(|(job, columns)| self.store(job, columns))
             .collect();
-        if self.has(Fault::EnqueueIdsReversed) {
+        if jobs.len() > 1 && self.has(Fault::EnqueueIdsReversed) {
             stored.reverse();
         }
         Ok(stored)
@@ -63,15 +63,18 @@ impl Open<'_> {
     fn holder(&self, job: &NewJob, dedup: &Dedup) -> Option<JobId> {
         let seen = self.seen();
         let &(holder, scope) = seen.dedup.get(&self.key(job.queue(), &dedup.key))?;
-        if self.has(Fault::DedupOfGoneJobs) && !seen.jobs.contains_key(&holder) {
+        if !seen.jobs.contains_key(&holder) && self.has(Fault::DedupOfGoneJobs) {
             return Some(holder);
         }
         let row = seen.jobs.get(&holder)?;
-        let scope = match self.fault {
-            Some(Fault::DedupScopeOfNewcomer) => dedup.scope,
-            Some(Fault::DedupNeverEnds) => DedupScope::WhileRowExists,
-            Some(Fault::DedupEndsTooEarly) => DedupScope::WhileUnfinished,
-            _ => scope,
+        let scope = if self.has(Fault::DedupScopeOfNewcomer) {
+            dedup.scope
+        } else if self.has(Fault::DedupNeverEnds) {
+            DedupScope::WhileRowExists
+        } else if self.has(Fault::DedupEndsTooEarly) {
+            DedupScope::WhileUnfinished
+        } else {
+            scope
         };
         let held = scope == DedupScope::WhileRowExists || !row.state.is_terminal();
         held.then_some(holder)
@@ -102,9 +105,12 @@ impl Open<'_> {
     }
 
     fn new_row(&self, job_id: JobId, job: &NewJob, columns: Vec<ColumnValue>) -> Row {
-        let delayed = !self.has(Fault::EnqueueIgnoresDelay);
-        let delay_micros = if delayed { job.delay().as_micros() } else { 0 };
-        let columns = if self.has(Fault::ColumnsDropped) {
+        let now = self.now();
+        let delay_micros = match job.delay().as_micros() {
+            1.. if self.has(Fault::EnqueueIgnoresDelay) => 0,
+            delay_micros => delay_micros,
+        };
+        let columns = if !columns.is_empty() && self.has(Fault::ColumnsDropped) {
             vec![ColumnValue::Null; columns.len()]
         } else {
             columns
@@ -117,12 +123,12 @@ impl Open<'_> {
             payload_version: job.payload_version(),
             state: State::Ready,
             priority: job.priority(),
-            run_at: self.due(delay_micros),
+            run_at: self.due(now, delay_micros),
             attempts: 0,
             max_attempts: job.max_attempts().get(),
             worker_id: None,
             lease_until: None,
-            enqueued_at: self.now(),
+            enqueued_at: now,
             claimed_at: None,
             finished_at: None,
             last_error: None,
@@ -130,8 +136,8 @@ impl Open<'_> {
         }
     }
 
-    fn due(&self, delay_micros: i64) -> Timestamp {
-        let due = after(self.base(), delay_micros);
+    fn due(&self, now: Timestamp, delay_micros: i64) -> Timestamp {
+        let due = after(self.base(now), delay_micros);
         if self.has(Fault::EnqueueRoundsUp) {
             let seconds = due.as_micros().div_euclid(1_000_000) + 1;
             return Timestamp::from_micros(seconds * 1_000_000);

@@ -1,6 +1,8 @@
 //! Faults that real queues have had, one of which a model can be given.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 macro_rules! faults {
     ($($name:ident: $sentence:literal,)*) => {
@@ -43,8 +45,9 @@ faults! {
     DedupScopeOfNewcomer: "the scope of the second enqueue decides, not that of the job that holds the key",
     DedupAcrossQueues: "a dedup key names one job of all queues",
     DedupOfGoneJobs: "a dedup key still names a job whose row is gone",
+    DedupPoisonsTransaction: "a dedup key that is taken aborts the caller's transaction, as a unique violation does",
     DedupUpdatesTheJob: "a second enqueue with the same key overwrites the payload of the first",
-    NoWakeUp: "an enqueue wakes nobody",
+    NoWakeUp: "a waiter hears no enqueue",
     ClaimWithoutGuard: "claim selects and then updates without looking again: two workers get one job",
     ClaimTakesMore: "a claim takes one job more than asked",
     ClaimIgnoresDueTime: "jobs are claimed before they are due",
@@ -118,6 +121,7 @@ faults! {
     StatsCountScheduledAsDue: "stats count jobs that are not due yet as due",
     StatsLeaveOutPaused: "stats leave out paused queues without jobs",
     StatsLeaveOutOverdue: "stats do not count overdue jobs",
+    TransactionOfStaleTables: "a transaction puts back what it saw before it waited for its turn",
     TransactionCommitsErrors: "a transaction is committed although its work failed",
     RejectionPoisonsTransaction: "after a rejected call nothing else works in the caller's transaction",
     WorkersClock: "deadlines and due times are computed from the worker's clock",
@@ -133,4 +137,46 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
+}
+
+/// The fault of a model, and which faults its statements have come by.
+///
+/// A scenario that never comes by a fault cannot be failed by it, so that mutant need not be tried on it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Faults {
+    fault: Option<Fault>,
+    met: Option<Arc<Mutex<BTreeSet<Fault>>>>,
+}
+
+impl Faults {
+    pub(super) fn only(fault: Fault) -> Self {
+        Self {
+            fault: Some(fault),
+            met: None,
+        }
+    }
+
+    /// No fault, and a list of those come by.
+    pub(super) fn noting() -> Self {
+        Self {
+            fault: None,
+            met: Some(Arc::default()),
+        }
+    }
+
+    pub(super) fn has(&self, fault: Fault) -> bool {
+        if let Some(met) = &self.met {
+            lock(met).insert(fault);
+        }
+        self.fault == Some(fault)
+    }
+
+    pub(super) fn met(&self) -> BTreeSet<Fault> {
+        let met = self.met.as_ref();
+        met.map(|met| lock(met).clone()).unwrap_or_default()
+    }
+}
+
+fn lock(met: &Mutex<BTreeSet<Fault>>) -> MutexGuard<'_, BTreeSet<Fault>> {
+    met.lock().unwrap_or_else(PoisonError::into_inner)
 }

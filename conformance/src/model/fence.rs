@@ -14,7 +14,8 @@ impl Open<'_> {
     pub(super) fn renew(&mut self, receipt: &Receipt, lease: LeaseLength) -> Fenced<()> {
         let row = self.held(receipt, Fault::RenewRevives)?;
         let adds = self.has(Fault::RenewAddsToDeadline);
-        let from = row.lease_until.filter(|_| adds).unwrap_or(self.base());
+        let now = self.base(self.now());
+        let from = row.lease_until.filter(|_| adds).unwrap_or(now);
         let until = after(from, lease.as_micros());
         self.tables
             .change(receipt.job_id(), |row| row.lease_until = Some(until));
@@ -22,8 +23,9 @@ impl Open<'_> {
     }
 
     pub(super) fn ack(&mut self, receipt: &Receipt) -> Fenced<()> {
-        self.held(receipt, Fault::FenceByJob)?;
-        let (now, keeps_error) = (self.now(), self.has(Fault::AckKeepsError));
+        let has_error = self.held(receipt, Fault::FenceByJob)?.last_error.is_some();
+        let now = self.now();
+        let keeps_error = has_error && self.has(Fault::AckKeepsError);
         self.tables.change(receipt.job_id(), |row| {
             finish(row, State::Succeeded, now);
             if !keeps_error {
@@ -42,7 +44,8 @@ impl Open<'_> {
             Fault::FenceByJob
         };
         let row = self.held(receipt, unfenced)?;
-        let (disposition, now) = (self.disposition(row, failure.action), self.now());
+        let now = self.now();
+        let disposition = self.disposition(row, failure.action, now);
         let error = failure.error.as_ref().map(|text| text.as_str().to_owned());
         let grows = released && !self.has(Fault::ReleaseSpendsBudget);
         let shrinks = released && self.has(Fault::ReleaseCountsDown);
@@ -61,7 +64,7 @@ impl Open<'_> {
     }
 
     /// Where a job goes that is given up.
-    fn disposition(&self, row: &Row, action: FailAction) -> Disposition {
+    fn disposition(&self, row: &Row, action: FailAction, now: Timestamp) -> Disposition {
         let spent = is_exhausted(row) && !self.has(Fault::RetryForEver);
         let delay = match action {
             FailAction::Retry { .. } if spent => return Disposition::Dead,
@@ -71,7 +74,7 @@ impl Open<'_> {
             FailAction::Retry { after } | FailAction::Release { after } => after,
         };
         Disposition::Ready {
-            run_at: after(self.base(), delay.as_micros()),
+            run_at: after(self.base(now), delay.as_micros()),
         }
     }
 
@@ -145,26 +148,20 @@ impl Open<'_> {
 
     /// What a faulty fence lets through besides.
     fn is_let_through(&self, row: &Row, receipt: &Receipt, unfenced: Fault) -> bool {
-        let Some(fault) = self.fault else {
-            return false;
-        };
         let running = row.state == State::Running;
         let (attempt, worker) = (row.attempts == receipt.attempt(), is_worker(row, receipt));
         let ahead = row.lease_until.is_some_and(|until| until > self.now());
-        match fault {
-            Fault::RenewRevives if unfenced == fault => running && attempt && worker,
-            Fault::FenceByState => running,
-            Fault::FenceIgnoresAttempt => running && worker && ahead,
-            Fault::FenceIgnoresWorker => running && attempt && ahead,
-            Fault::FenceIgnoresDeadline => running && attempt && worker,
-            Fault::ClaimKeepsAttempt => {
-                running && worker && ahead && row.attempts + 1 == receipt.attempt()
-            }
-            Fault::CancelKeepsTheClaim => {
-                row.state == State::Dead && attempt && row.last_error.is_some()
-            }
-            fault => fault == Fault::FenceByJob || fault == unfenced,
-        }
+        let cancelled = row.state == State::Dead && row.last_error.is_some();
+        let not_stored = row.attempts + 1 == receipt.attempt();
+        let revived = unfenced == Fault::RenewRevives;
+        self.has(Fault::FenceByJob)
+            || running && self.has(Fault::FenceByState)
+            || running && worker && ahead && self.has(Fault::FenceIgnoresAttempt)
+            || running && attempt && ahead && self.has(Fault::FenceIgnoresWorker)
+            || running && attempt && worker && self.has(Fault::FenceIgnoresDeadline)
+            || running && worker && ahead && not_stored && self.has(Fault::ClaimKeepsAttempt)
+            || cancelled && attempt && self.has(Fault::CancelKeepsTheClaim)
+            || (!revived || running && attempt && worker) && self.has(unfenced)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The model's fixture and probe, as a porter would write them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use queue_table_core::{Administration, JobId, State, Table, Timestamp};
 
 use super::clock::micros;
-use super::fault::Fault;
+use super::fault::{Fault, Faults};
 use super::open::after;
 use super::state::{Tables, broken_rule};
 use super::{ENGINE, Model, ModelTx, Shared, WAIT_MAX};
@@ -16,9 +17,9 @@ use crate::fixture::{
 };
 
 /// Fresh models, all without or all with one fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ModelFixture {
-    fault: Option<Fault>,
+    faults: Faults,
 }
 
 impl ModelFixture {
@@ -31,7 +32,21 @@ impl ModelFixture {
     /// Mutants with this fault.
     #[must_use]
     pub fn with(fault: Fault) -> Self {
-        Self { fault: Some(fault) }
+        let faults = Faults::only(fault);
+        Self { faults }
+    }
+
+    /// Models that keep every rule, and note where a fault would have made a difference.
+    #[must_use]
+    pub fn noting() -> Self {
+        let faults = Faults::noting();
+        Self { faults }
+    }
+
+    /// The faults that this fixture's models have come by: no other mutant can behave otherwise than they did.
+    #[must_use]
+    pub fn met(&self) -> BTreeSet<Fault> {
+        self.faults.met()
     }
 }
 
@@ -56,7 +71,7 @@ impl Fixture for ModelFixture {
                 .with_column(name, *column_type)
                 .map_err(PortError::new)?;
         }
-        let shared = Arc::new(Shared::new(self.fault));
+        let shared = Arc::new(Shared::new(self.faults.clone()));
         let backend = Model::on(Arc::clone(&shared), table.clone());
         if setup.migrated {
             backend.migrate().map_err(PortError::new)?;
@@ -82,12 +97,13 @@ impl ModelProbe {
 
     /// The rule that refuses a raw write, or what a mutant's tables make of it.
     fn refused(&self, rule: Option<&'static str>, row: &Row) -> Option<&'static str> {
-        match self.shared.fault {
-            Some(Fault::TableWithoutChecks) => None,
-            Some(Fault::TableChecksTooMuch) if row.attempts > row.max_attempts => {
-                Some("job_budget")
-            }
-            _ => rule,
+        let faults = &self.shared.faults;
+        if rule.is_some() && faults.has(Fault::TableWithoutChecks) {
+            None
+        } else if row.attempts > row.max_attempts && faults.has(Fault::TableChecksTooMuch) {
+            Some("job_budget")
+        } else {
+            rule
         }
     }
 

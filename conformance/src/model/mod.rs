@@ -29,6 +29,7 @@ pub use fixture::{ModelFixture, ModelProbe};
 pub use transaction::ModelTx;
 
 use clock::Clock;
+use fault::Faults;
 use open::{Before, Open};
 use race::Race;
 use state::Tables;
@@ -55,7 +56,7 @@ struct Shared {
     stored: Mutex<Tables>,
     clock: Clock,
     race: Race,
-    fault: Option<Fault>,
+    faults: Faults,
 }
 
 impl Model {
@@ -68,7 +69,7 @@ impl Model {
     }
 
     fn has(&self, fault: Fault) -> bool {
-        self.shared.fault == Some(fault)
+        self.shared.faults.has(fault)
     }
 
     /// Runs a statement that looks at everything before it changes anything: an error leaves the tables as they were.
@@ -87,14 +88,15 @@ impl Model {
 
     /// What a faulty statement looks at before it has the turn.
     fn seen_too_early(&self, operation: &'static str) -> Option<Before> {
-        let fault = self.shared.fault?;
-        let races = match fault {
-            Fault::ClaimWithoutGuard => operation == "claim",
-            Fault::DedupByQuery => operation == "enqueue",
-            Fault::ReapWithoutRecheck => operation == "reap",
+        let races = match operation {
+            "claim" => self.has(Fault::ClaimWithoutGuard),
+            "enqueue" => self.has(Fault::DedupByQuery),
+            "reap" => self.has(Fault::ReapWithoutRecheck),
             _ => false,
         };
-        if !races && fault != Fault::DeadlineBeforeTheWait {
+        let fenced = matches!(operation, "renew" | "ack" | "fail");
+        let judges = fenced && self.has(Fault::DeadlineBeforeTheWait);
+        if !races && !judges {
             return None;
         }
         let before = Before {
@@ -118,33 +120,31 @@ impl Model {
             tables,
             clock: &self.shared.clock,
             table: &self.table,
-            fault: self.shared.fault,
+            faults: &self.shared.faults,
             before: None,
         }
     }
 }
 
 impl Shared {
-    fn new(fault: Option<Fault>) -> Self {
+    fn new(faults: Faults) -> Self {
         Self {
             turns: Turns::default(),
             stored: Mutex::default(),
             clock: Clock::start(),
             race: Race::default(),
-            fault,
+            faults,
         }
     }
 
     fn turn(&self, operation: &'static str) -> Result<Turn<'_>> {
-        let waits = self.fault != Some(Fault::WritesNeverWait) || operation == "probe";
-        let at_most = if waits { WAIT_MAX } else { Duration::ZERO };
-        self.turns.take(at_most).ok_or_else(|| {
-            Error::Contention(Failed::new(
-                ENGINE,
-                operation,
-                "another writer has its turn",
-            ))
-        })
+        let turn = self.turns.take(Duration::ZERO).or_else(|| {
+            let waits = operation == "probe" || !self.faults.has(Fault::WritesNeverWait);
+            self.turns
+                .take(if waits { WAIT_MAX } else { Duration::ZERO })
+        });
+        let busy = || Failed::new(ENGINE, operation, "another writer has its turn");
+        turn.ok_or_else(|| Error::Contention(busy()))
     }
 
     /// Poisoned by a scenario's panic, not by a half-made change.

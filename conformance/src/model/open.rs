@@ -3,7 +3,7 @@
 use queue_table_core::{State, Table, Timestamp};
 
 use super::clock::Clock;
-use super::fault::Fault;
+use super::fault::{Fault, Faults};
 use super::state::Tables;
 use crate::fixture::Row;
 
@@ -15,7 +15,7 @@ pub(super) struct Open<'a> {
     pub(super) tables: &'a mut Tables,
     pub(super) clock: &'a Clock,
     pub(super) table: &'a Table,
-    pub(super) fault: Option<Fault>,
+    pub(super) faults: &'a Faults,
     /// What a faulty statement saw before it had the turn.
     pub(super) before: Option<Before>,
 }
@@ -32,17 +32,17 @@ impl Open<'_> {
         self.clock.now()
     }
 
-    /// The instant that durations are added to.
-    pub(super) fn base(&self) -> Timestamp {
+    /// The instant that durations are added to: the statement's.
+    pub(super) fn base(&self, now: Timestamp) -> Timestamp {
         if self.has(Fault::WorkersClock) {
             self.clock.workers_now()
         } else {
-            self.now()
+            now
         }
     }
 
     pub(super) fn has(&self, fault: Fault) -> bool {
-        self.fault == Some(fault)
+        self.faults.has(fault)
     }
 
     /// Names are compared exactly.

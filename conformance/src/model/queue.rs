@@ -1,5 +1,6 @@
 //! The two traits of whole operations: one transaction around each call.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use queue_table_core::{
@@ -59,13 +60,15 @@ impl QueueBackend for Model {
     }
 
     fn wait(&self, waiter: &mut Waiter, at_most: Duration) -> Result<Woken> {
+        if self.has(Fault::NoWakeUp) {
+            std::thread::sleep(at_most);
+            return Ok(Woken::TimedOut);
+        }
         Ok(self.bell.wait(waiter, at_most))
     }
 
     fn ring(&self, queue: &QueueName) {
-        if !self.has(Fault::NoWakeUp) {
-            self.bell.ring(queue);
-        }
+        self.bell.ring(queue);
     }
 }
 
@@ -82,56 +85,50 @@ impl Model {
         check_count("receipts", items.len(), BATCH_MAX as usize)?;
         self.write(operation, |open| {
             open.tables.check_version()?;
-            let untouched = open.has(Fault::BatchSpoiled).then(|| open.tables.clone());
+            let untouched = (items.len() > 1).then(|| open.tables.clone());
             let answers = items.iter().map(|item| judge(open, item)).collect();
             let receipts: Vec<_> = items.iter().map(receipt_of).collect();
-            match self.shared.fault {
-                None => Ok(answers),
-                Some(fault) => spoil(fault, answers, &receipts, swallowed, || {
-                    restore(open.tables, untouched);
-                }),
-            }
+            spoil(open, untouched, answers, &receipts, swallowed)
         })
     }
 }
 
 /// What mutants make of a batch's answers.
 fn spoil<T: Clone>(
-    fault: Fault,
+    open: &mut Open<'_>,
+    untouched: Option<Tables>,
     mut answers: Vec<Fenced<T>>,
     receipts: &[&Receipt],
     swallowed: T,
-    roll_back: impl FnOnce(),
 ) -> Result<Vec<Fenced<T>>> {
-    match fault {
-        Fault::LostClaimSwallowed => answers.iter_mut().for_each(|answer| {
-            *answer = Ok(answer.clone().unwrap_or_else(|_| swallowed.clone()));
-        }),
-        Fault::BatchSpoiled if answers.iter().any(Result::is_err) && answers.len() > 1 => {
-            roll_back();
-            answers.into_iter().collect::<Fenced<Vec<T>>>()?;
-            return Ok(Vec::new());
+    let lost = answers.iter().any(Result::is_err);
+    if let Some(untouched) = untouched
+        && lost
+        && open.has(Fault::BatchSpoiled)
+    {
+        *open.tables = untouched;
+        answers.iter().cloned().collect::<Fenced<Vec<T>>>()?;
+    }
+    if lost && open.has(Fault::LostClaimSwallowed) {
+        let swallow = |answer: &mut Fenced<T>| *answer = Ok(swallowed.clone());
+        answers
+            .iter_mut()
+            .filter(|one| one.is_err())
+            .for_each(swallow);
+    }
+    if !receipts.is_sorted_by_key(|receipt| receipt.job_id()) && open.has(Fault::BatchAnswersById) {
+        let mut by_id: Vec<_> = receipts.iter().zip(answers).collect();
+        by_id.sort_by_key(|(receipt, _)| receipt.job_id());
+        answers = by_id.into_iter().map(|(_, answer)| answer).collect();
+    }
+    let mut first = BTreeMap::new();
+    for (at, receipt) in receipts.iter().enumerate() {
+        let first = *first.entry(receipt).or_insert(at);
+        if first < at && open.has(Fault::BatchJudgedOnce) {
+            answers[at] = answers[first].clone();
         }
-        Fault::BatchAnswersById => {
-            let mut by_id: Vec<_> = receipts.iter().zip(answers).collect();
-            by_id.sort_by_key(|(receipt, _)| receipt.job_id());
-            answers = by_id.into_iter().map(|(_, answer)| answer).collect();
-        }
-        Fault::BatchJudgedOnce => {
-            for (at, receipt) in receipts.iter().enumerate() {
-                let first = receipts.iter().position(|one| one == receipt);
-                answers[at] = answers[first.unwrap_or(at)].clone();
-            }
-        }
-        _ => {}
     }
     Ok(answers)
-}
-
-fn restore(tables: &mut Tables, untouched: Option<Tables>) {
-    if let Some(untouched) = untouched {
-        *tables = untouched;
-    }
 }
 
 /// What a mutant answers for a failure that it did not store.
@@ -169,13 +166,12 @@ impl Administration for Model {
     }
 
     fn check(&self) -> Result<Vec<Finding>> {
-        let found = match self.shared.fault {
-            Some(Fault::CheckFindsNothing) => return Ok(Vec::new()),
-            Some(Fault::CheckCriesWolf) => {
-                Some(Error::Engine(Failed::new(ENGINE, "check", "wolf")))
-            }
-            _ => self.shared.stored().check_version().err(),
-        };
+        if self.has(Fault::CheckFindsNothing) {
+            return Ok(Vec::new());
+        }
+        let wolf = || Error::Engine(Failed::new(ENGINE, "check", "wolf"));
+        let cries = self.has(Fault::CheckCriesWolf).then(wolf);
+        let found = cries.or(self.shared.stored().check_version().err());
         let finding = found.map(|error| Finding {
             severity: Severity::Fatal,
             subject: "job_schema".to_owned(),
@@ -189,7 +185,7 @@ impl Administration for Model {
     }
 
     fn list(&self, request: &ListRequest) -> Result<Vec<JobRecord>> {
-        self.read(|tables| tables.list(request, self.shared.fault))
+        self.read(|tables| tables.list(request, &self.shared.faults))
     }
 
     fn failures(&self, job: JobId) -> Result<Vec<FailureRecord>> {
@@ -198,7 +194,7 @@ impl Administration for Model {
 
     fn stats(&self, queue: Option<&QueueName>) -> Result<Vec<QueueStats>> {
         let now = self.shared.clock.now();
-        self.read(|tables| tables.stats(queue, now, self.shared.fault))
+        self.read(|tables| tables.stats(queue, now, &self.shared.faults))
     }
 
     fn replay(&self, job: JobId, extra: MaxAttempts) -> Result<u32> {

@@ -30,14 +30,14 @@ impl Open<'_> {
 
     /// Running jobs whose lease is over, the oldest deadline first.
     fn overdue(&self, limit: usize) -> Vec<JobId> {
-        let (now, takes_live) = (self.now(), self.has(Fault::ReapTakesLive));
+        let now = self.now();
         let rows = self.seen().jobs.values();
         let mut found: Vec<_> = rows
             .filter(|row| row.state == State::Running)
             .filter_map(|row| row.lease_until.map(|until| (until, row.job_id)))
-            .filter(|(until, _)| *until <= now || takes_live)
+            .filter(|(until, _)| *until <= now || self.has(Fault::ReapTakesLive))
             .collect();
-        if !self.has(Fault::ReapInIdOrder) {
+        if found.len() > 1 && !self.has(Fault::ReapInIdOrder) {
             found.sort_unstable();
         }
         found.truncate(limit);
@@ -45,8 +45,9 @@ impl Open<'_> {
     }
 
     fn exhausted(&self, limit: usize) -> Vec<JobId> {
-        let left = self.has(Fault::ReapLeavesExhausted);
-        let is_stuck = |row: &Row| row.state == State::Ready && is_exhausted(row) && !left;
+        let is_stuck = |row: &Row| {
+            row.state == State::Ready && is_exhausted(row) && !self.has(Fault::ReapLeavesExhausted)
+        };
         let rows = self.tables.jobs.values();
         rows.filter(|row| is_stuck(row))
             .map(|row| row.job_id)
@@ -66,7 +67,7 @@ impl Open<'_> {
                 delay
             };
             Disposition::Ready {
-                run_at: after(self.base(), delay.as_micros()),
+                run_at: after(self.base(now), delay.as_micros()),
             }
         };
         let reaped = decode::reaped(&row, disposition);

@@ -55,6 +55,8 @@ impl TransactionalBackend for Model {
         let stored = self.in_tx(tx, apart, |open| open.enqueue(jobs))?;
         let queues = new_jobs(jobs, &stored).map(|job| job.queue().clone());
         tx.enqueued_to.extend(queues);
+        let taken = stored.iter().any(|one| !one.is_new());
+        tx.poisoned = taken && self.has(Fault::DedupPoisonsTransaction);
         if self.has(Fault::EnqueueCommitsTheCaller) {
             *self.shared.stored() = tx.tables.clone();
         }
@@ -105,8 +107,13 @@ impl TransactionalBackend for Model {
         E: From<Error>,
         F: for<'t> FnOnce(&mut ModelTx<'t>) -> std::result::Result<R, E>,
     {
+        let stale = self.has(Fault::TransactionOfStaleTables).then(|| {
+            let seen = self.shared.stored().clone();
+            self.shared.race.meet();
+            seen
+        });
         let turn = self.shared.turn("transaction")?;
-        let tables = self.shared.stored().clone();
+        let tables = stale.unwrap_or_else(|| self.shared.stored().clone());
         let mut tx = ModelTx {
             _turn: turn,
             tables,

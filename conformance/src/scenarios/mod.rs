@@ -109,7 +109,7 @@ mod tests {
 
     use super::registry;
     use crate::model::ModelFixture;
-    use crate::scenario::Tier;
+    use crate::scenario::{Rule, Tier};
 
     #[test]
     fn scenario_ids_are_unique() {
@@ -117,6 +117,16 @@ mod tests {
         for scenario in registry::<ModelFixture>() {
             assert!(seen.insert(scenario.id), "{} stands twice", scenario.id);
         }
+    }
+
+    #[test]
+    fn every_rule_is_proved_by_a_scenario() {
+        let proved = registry::<ModelFixture>()
+            .into_iter()
+            .flat_map(|scenario| scenario.rules)
+            .copied()
+            .collect::<BTreeSet<_>>();
+        assert_eq!(proved, BTreeSet::from(Rule::ALL));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How a worker is configured, with its limits.
+//! How a worker is configured.
 
 use std::fmt;
 use std::io;
@@ -10,72 +10,24 @@ use crate::backend::Administration;
 use crate::invalid::{Invalid, Problem};
 use crate::job::{ClaimedJob, Job};
 use crate::lease::{BatchSize, Delay, LeaseLength};
-use crate::name::{Kind, QueueName, WorkerId};
+use crate::name::{Kind, QueueName};
 use crate::retry::RetryPolicy;
 
 use super::context::Context;
 use super::handler::{Handler, Handlers};
-use super::held::Live;
-use super::inbox::Inbox;
 use super::outcome::Outcome;
 #[cfg(feature = "periodic")]
-use super::periodic::{self, Periodic};
-use super::queues::Queues;
-use super::report::Tally;
-use super::retention::{self, Windows};
-use super::shutdown::{Crew, Role};
-use super::signal::Signal;
-use super::slots::Slots;
+use super::schedule::{self, Periodic};
+use super::settings::{INTERVAL_MAX, SLOTS_MAX, Settings, in_duration, in_range, interval};
 use super::upcast::Upcasters;
-use super::{Shared, Worker, completer, heartbeat, poller, reaper, run, sampler};
-
-/// Most handler slots of a worker: each is a thread.
-pub const SLOTS_MAX: usize = 1_000;
-
-/// Shortest interval of anything a worker does at intervals.
-const INTERVAL_MIN: Duration = Duration::from_millis(1);
-
-/// Longest interval: a day.
-const INTERVAL_MAX: Duration = Duration::from_secs(86_400);
-
-/// What a worker is set to, checked.
-#[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) worker: WorkerId,
-    pub(super) queues: Queues,
-    pub(super) slots: usize,
-    pub(super) prefetch: usize,
-    pub(super) lease: LeaseLength,
-    pub(super) poll_interval: Duration,
-    pub(super) reap_every: Duration,
-    pub(super) keep: Windows,
-    pub(super) purge_every: Duration,
-    pub(super) sample_every: Option<Duration>,
-    pub(super) grace: Duration,
-    #[cfg(feature = "periodic")]
-    pub(super) schedules: Vec<Periodic>,
-}
+use super::{Shared, Worker};
 
 /// Configures a [`Worker`]. What is wrong with a value is told by [`WorkerBuilder::start`].
 #[must_use = "a worker does nothing until it is started"]
 pub struct WorkerBuilder<B: Administration + ?Sized + 'static> {
     backend: Arc<B>,
     handlers: Handlers<B>,
-    name: String,
-    queues: Vec<(QueueName, u32)>,
-    slots: usize,
-    prefetch: usize,
-    lease: LeaseLength,
-    poll_interval: Duration,
-    ack_batch: BatchSize,
-    ack_linger: Duration,
-    reap_every: Option<Duration>,
-    keep: Windows,
-    purge_every: Duration,
-    sample_every: Option<Duration>,
-    grace: Duration,
-    #[cfg(feature = "periodic")]
-    schedules: Vec<Periodic>,
+    settings: Settings,
     problem: Option<Invalid>,
 }
 
@@ -96,21 +48,7 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         Self {
             backend,
             handlers: Handlers::new(),
-            name: "worker".to_owned(),
-            queues: Vec::new(),
-            slots: 4,
-            prefetch: 0,
-            lease: LeaseLength::default(),
-            poll_interval: Duration::from_secs(2),
-            ack_batch: BatchSize::MAX,
-            ack_linger: Duration::from_millis(2),
-            reap_every: None,
-            keep: Windows::default(),
-            purge_every: Duration::from_secs(60),
-            sample_every: None,
-            grace: Duration::from_secs(5),
-            #[cfg(feature = "periodic")]
-            schedules: Vec::new(),
+            settings: Settings::default(),
             problem: None,
         }
     }
@@ -118,10 +56,7 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     /// Names the worker in the table and in logs: its id is this name, host, process and a random
     /// number. `worker` by default.
     pub fn name(self, name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            ..self
-        }
+        self.checked(Ok(name.to_owned()), |settings, name| settings.name = name)
     }
 
     /// Works on this queue, with weight 1.
@@ -132,10 +67,9 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     /// Works on this queue. While all its queues are full, a worker takes jobs in the ratio of
     /// their weights (1 to 1,000); while some are empty, the others get everything.
     pub fn weighted_queue(mut self, queue: impl AsRef<str>, weight: u32) -> Self {
-        let checked = in_range("queue weight", weight as usize, 1, 1_000)
-            .and_then(|_| QueueName::new(queue))
-            .map(|queue| self.queues.push((queue, weight)));
-        self.noting(checked)
+        let added = in_range("queue weight", weight as usize, 1, 1_000)
+            .and_then(|_| self.settings.queues.add(QueueName::new(queue)?, weight));
+        self.noting(added)
     }
 
     /// Runs the function for jobs of the kind and version of `J`.
@@ -201,7 +135,7 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     /// How many jobs run at a time, each on a thread of its own: 1 to 1,000, 4 by default.
     pub fn slots(self, slots: usize) -> Self {
         let checked = in_range("slots", slots, 1, SLOTS_MAX);
-        Self { slots, ..self }.noting(checked.map(drop))
+        self.checked(checked, |settings, slots| settings.slots = slots)
     }
 
     /// How many jobs may be claimed beyond the free slots: 0 to 1,000, none by default.
@@ -211,7 +145,7 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     /// back.
     pub fn prefetch(self, prefetch: usize) -> Self {
         let checked = in_range("prefetch", prefetch, 0, SLOTS_MAX);
-        Self { prefetch, ..self }.noting(checked.map(drop))
+        self.checked(checked, |settings, prefetch| settings.prefetch = prefetch)
     }
 
     /// How long a claim holds without renewal: 100 ms to 30 days, a minute by default.
@@ -219,81 +153,74 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     /// It is how long a job waits after its worker died. It is not how long a job may take: leases
     /// are renewed at a third of their length for as long as the handler runs. Much below 10
     /// seconds a slow database costs leases.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        let checked = LeaseLength::new(lease).map(|lease| self.lease = lease);
-        self.noting(checked)
+    pub fn lease(self, lease: Duration) -> Self {
+        self.checked(LeaseLength::new(lease), |settings, lease| {
+            settings.lease = lease
+        })
     }
 
     /// How often an idle worker asks for jobs at least: 1 ms to a day, 2 seconds by default, times
     /// the number of its queues. Jobs enqueued in this process, or where the engine tells, are seen
     /// at once.
-    pub fn poll_interval(self, poll_interval: Duration) -> Self {
-        let checked = interval("poll interval", poll_interval);
-        Self {
-            poll_interval,
-            ..self
-        }
-        .noting(checked)
+    pub fn poll_interval(self, every: Duration) -> Self {
+        self.checked(interval("poll interval", every), |settings, every| {
+            settings.poll_interval = every
+        })
     }
 
     /// How many results are brought to the database in one call (1 to 1,000; 1,000 by default), and
     /// how long the first waits for others (up to a second; 2 ms by default).
-    pub fn ack_batches(mut self, most: u32, linger: Duration) -> Self {
+    pub fn ack_batches(self, most: u32, linger: Duration) -> Self {
         let checked = in_duration("ack linger", linger, Duration::ZERO, Duration::from_secs(1))
-            .and_then(|()| BatchSize::new(most))
-            .map(|most| (self.ack_batch, self.ack_linger) = (most, linger));
-        self.noting(checked)
+            .and_then(|linger| Ok((BatchSize::new(most)?, linger)));
+        self.checked(checked, |settings, (most, linger)| {
+            settings.ack_batch = most;
+            settings.ack_linger = linger;
+        })
     }
 
     /// How often this worker brings back the jobs of workers that died. A third of the lease by
     /// default, between 2 and 10 seconds.
     pub fn reap_every(self, every: Duration) -> Self {
-        let checked = interval("reap interval", every);
-        Self {
-            reap_every: Some(every),
-            ..self
-        }
-        .noting(checked)
+        self.checked(interval("reap interval", every), |settings, every| {
+            settings.reap_every = Some(every)
+        })
     }
 
     /// Deletes succeeded jobs this long after they finished. Kept for ever by default.
-    pub fn keep_succeeded_for(mut self, window: Duration) -> Self {
-        let checked = Delay::new(window).map(|window| self.keep.succeeded = Some(window));
-        self.noting(checked)
+    pub fn keep_succeeded_for(self, window: Duration) -> Self {
+        self.checked(Delay::new(window), |settings, window| {
+            settings.keep.succeeded = Some(window)
+        })
     }
 
     /// Deletes dead jobs this long after they finished. Kept for ever by default.
-    pub fn keep_dead_for(mut self, window: Duration) -> Self {
-        let checked = Delay::new(window).map(|window| self.keep.dead = Some(window));
-        self.noting(checked)
+    pub fn keep_dead_for(self, window: Duration) -> Self {
+        self.checked(Delay::new(window), |settings, window| {
+            settings.keep.dead = Some(window)
+        })
     }
 
     /// How often old jobs are looked for: every minute by default.
     pub fn purge_every(self, every: Duration) -> Self {
-        let checked = interval("purge interval", every);
-        Self {
-            purge_every: every,
-            ..self
-        }
-        .noting(checked)
+        self.checked(interval("purge interval", every), |settings, every| {
+            settings.purge_every = every
+        })
     }
 
     /// Counts the jobs of the worker's queues this often, for the gauges in
     /// [`observe`](super::observe). Reads every row of the queues; never by default.
     pub fn sample_stats_every(self, every: Duration) -> Self {
-        let checked = interval("stats interval", every);
-        Self {
-            sample_every: Some(every),
-            ..self
-        }
-        .noting(checked)
+        self.checked(interval("stats interval", every), |settings, every| {
+            settings.sample_every = Some(every)
+        })
     }
 
-    /// How long [`Worker::stop`] waits for handlers after they were told to give up, and for their
-    /// results to be stored: up to a day, 5 seconds by default.
+    /// How long [`Worker::stop`] waits for handlers after they were told to give up: up to a day, 5
+    /// seconds by default. Their results then have as long again to be stored, at least a second.
     pub fn cancel_grace(self, grace: Duration) -> Self {
         let checked = in_duration("cancel grace", grace, Duration::ZERO, INTERVAL_MAX);
-        Self { grace, ..self }.noting(checked)
+        self.checked(checked, |settings, grace| settings.grace = grace)
     }
 
     /// Enqueues a job at each tick of this schedule, exactly one however many workers have it.
@@ -302,16 +229,17 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     /// Finished jobs must be kept longer than its catch-up looks back, and than workers' clocks can
     /// differ.
     #[cfg(feature = "periodic")]
-    pub fn periodic(mut self, schedule: Periodic) -> Self {
-        self.schedules.push(schedule);
-        self
+    pub fn periodic(self, schedule: Periodic) -> Self {
+        self.checked(Ok(schedule), |settings, schedule| {
+            settings.schedules.push(schedule)
+        })
     }
 
     /// Starts the worker's threads.
     ///
     /// # Errors
-    /// [`StartError::Invalid`] for the first setting outside its limits, or when there is no queue or no handler;
-    /// [`StartError::Thread`] when the system gives no thread.
+    /// [`StartError::Invalid`] for the first setting outside its limits, or when there is no queue
+    /// or no handler; [`StartError::Thread`] when the system gives no thread.
     pub fn start(self) -> Result<Worker<B>, StartError> {
         Worker::start(self.build()?)
     }
@@ -320,37 +248,19 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
-        #[cfg(feature = "periodic")]
-        periodic::check(&self.schedules, self.keep)?;
-        if self.queues.is_empty() || self.handlers.is_empty() {
+        if self.settings.queues.is_empty() || self.handlers.is_empty() {
             let rule = "has no queue or no handler; at least one of each is needed";
             return Err(Invalid::new("worker", Problem::Other(rule)));
         }
-        let settings = Settings {
-            worker: WorkerId::unique(&self.name)?,
-            queues: Queues::new(self.queues),
-            slots: self.slots,
-            prefetch: self.prefetch,
-            lease: self.lease,
-            poll_interval: self.poll_interval,
-            reap_every: self.reap_every.unwrap_or_else(|| reap_every(self.lease)),
-            keep: self.keep,
-            purge_every: self.purge_every,
-            sample_every: self.sample_every,
-            grace: self.grace,
-            #[cfg(feature = "periodic")]
-            schedules: self.schedules,
-        };
-        Ok(Shared {
-            backend: self.backend,
-            handlers: self.handlers,
-            slots: Slots::new(settings.slots, settings.prefetch, settings.lease.get()),
-            live: Live::default(),
-            inbox: Inbox::new(self.ack_batch.get() as usize, self.ack_linger),
-            signal: Arc::new(Signal::new()),
-            tally: Tally::default(),
-            settings,
-        })
+        #[cfg(feature = "periodic")]
+        schedule::check(&self.settings.schedules, self.settings.keep)?;
+        Shared::new(self.backend, self.settings, self.handlers)
+    }
+
+    /// Sets a value that was found good, else notes what is wrong with it.
+    fn checked<T>(mut self, value: Result<T, Invalid>, set: impl FnOnce(&mut Settings, T)) -> Self {
+        let set = value.map(|value| set(&mut self.settings, value));
+        self.noting(set)
     }
 
     /// Keeps the first problem, for [`WorkerBuilder::start`].
@@ -362,73 +272,10 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     }
 }
 
-/// Starts every thread of a worker.
-pub(super) fn spawn<B: Administration + ?Sized + 'static>(
-    shared: &Arc<Shared<B>>,
-    crew: &Crew,
-) -> io::Result<()> {
-    let start = |role: Role, body: fn(&Shared<B>)| {
-        let mine = Arc::clone(shared);
-        crew.spawn(role, Arc::clone(&shared.signal), move || body(&mine))
-    };
-    start(Role::Heartbeat, heartbeat::run)?;
-    start(Role::Completer, completer::run)?;
-    for _ in 0..shared.settings.slots {
-        start(Role::Handler, run::run)?;
-    }
-    start(Role::Reaper, reaper::run)?;
-    if shared.settings.keep.is_set() {
-        start(Role::Retention, retention::run)?;
-    }
-    if shared.settings.sample_every.is_some() {
-        start(Role::Sampler, sampler::run)?;
-    }
-    #[cfg(feature = "periodic")]
-    if !shared.settings.schedules.is_empty() {
-        start(Role::Periodic, periodic::run)?;
-    }
-    start(Role::Poller, poller::run)
-}
-
-fn reap_every(lease: LeaseLength) -> Duration {
-    (lease.get() / 3).clamp(Duration::from_secs(2), Duration::from_secs(10))
-}
-
-fn interval(what: &'static str, given: Duration) -> Result<(), Invalid> {
-    in_duration(what, given, INTERVAL_MIN, INTERVAL_MAX)
-}
-
-fn in_duration(
-    what: &'static str,
-    given: Duration,
-    min: Duration,
-    max: Duration,
-) -> Result<(), Invalid> {
-    if given < min || given > max {
-        let problem = Problem::DurationOutOfRange { given, min, max };
-        return Err(Invalid::new(what, problem));
-    }
-    Ok(())
-}
-
-fn in_range(what: &'static str, given: usize, min: usize, max: usize) -> Result<usize, Invalid> {
-    if given < min || given > max {
-        let as_i64 = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let problem = Problem::OutOfRange {
-            given: as_i64(given),
-            min: as_i64(min),
-            max: as_i64(max),
-        };
-        return Err(Invalid::new(what, problem));
-    }
-    Ok(given)
-}
-
 impl<B: Administration + ?Sized + 'static> fmt::Debug for WorkerBuilder<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkerBuilder")
-            .field("name", &self.name)
-            .field("queues", &self.queues)
+            .field("settings", &self.settings)
             .field("handlers", &self.handlers)
             .finish_non_exhaustive()
     }

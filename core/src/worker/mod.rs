@@ -33,7 +33,10 @@
 //! }
 //!
 //! # type Queue = queue_table_conformance::Model;
-//! fn send(invoice: &SendInvoice, context: &mut Context<'_, Queue>) -> Result<Outcome, HandlerError> {
+//! fn send(
+//!     invoice: &SendInvoice,
+//!     context: &mut Context<'_, Queue>,
+//! ) -> Result<Outcome, HandlerError> {
 //!     if invoice.order_id < 0 {
 //!         return Ok(Outcome::dead("there is no such order"));
 //!     }
@@ -42,7 +45,7 @@
 //!     Ok(Outcome::Done)
 //! }
 //!
-//! # let fresh = ModelFixture.fresh(&Setup::default())?;
+//! # let fresh = ModelFixture::new().fresh(&Setup::default())?;
 //! # let queue = Arc::new(fresh.backend);
 //! let invoices = QueueName::new("invoices")?;
 //! for order_id in [1, 2, -3] {
@@ -67,6 +70,7 @@ mod aftermath;
 mod builder;
 mod completer;
 mod context;
+mod crew;
 mod handler;
 mod heartbeat;
 mod held;
@@ -83,6 +87,9 @@ mod report;
 mod retention;
 mod run;
 mod sampler;
+#[cfg(feature = "periodic")]
+mod schedule;
+mod settings;
 mod shutdown;
 mod signal;
 mod slots;
@@ -95,24 +102,27 @@ use std::time::Duration;
 
 use crate::backend::{Administration, QueueBackend};
 use crate::error::Error;
+use crate::invalid::Invalid;
 use crate::name::WorkerId;
 use crate::receipt::LostReason;
 
-pub use builder::{SLOTS_MAX, StartError, WorkerBuilder};
+pub use builder::{StartError, WorkerBuilder};
 pub use context::{Cancellation, Context};
 pub use outcome::{HandlerError, Outcome};
-#[cfg(feature = "periodic")]
-pub use periodic::{CatchUp, Periodic, ScheduleError};
 pub use report::{Lost, Report};
+#[cfg(feature = "periodic")]
+pub use schedule::{CatchUp, Periodic, ScheduleError};
+pub use settings::SLOTS_MAX;
 pub use testing::TestWorker;
 pub use upcast::Upcasters;
 
-use builder::Settings;
+use crew::Crew;
 use handler::Handlers;
 use held::{Held, Live};
 use inbox::Inbox;
 use report::Tally;
-use shutdown::Crew;
+use settings::Settings;
+
 use signal::Signal;
 use slots::Slots;
 
@@ -149,14 +159,14 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
             ended: Condvar::new(),
         };
         // On an error the worker is dropped, which stops the threads that were started.
-        builder::spawn(&worker.shared, &worker.crew).map_err(StartError::Thread)?;
+        crew::spawn(&worker.shared, &worker.crew).map_err(StartError::Thread)?;
         Ok(worker)
     }
 
     /// Who this worker is in the table.
     #[must_use]
     pub fn id(&self) -> &WorkerId {
-        &self.shared.settings.worker
+        &self.shared.worker
     }
 
     /// What the worker has done so far.
@@ -227,6 +237,7 @@ impl<B: Administration + ?Sized + 'static> fmt::Debug for Worker<B> {
 /// What the threads of a worker have in common.
 struct Shared<B: ?Sized> {
     backend: Arc<B>,
+    worker: WorkerId,
     settings: Settings,
     handlers: Handlers<B>,
     slots: Slots,
@@ -237,6 +248,20 @@ struct Shared<B: ?Sized> {
 }
 
 impl<B: QueueBackend + ?Sized> Shared<B> {
+    fn new(backend: Arc<B>, settings: Settings, handlers: Handlers<B>) -> Result<Self, Invalid> {
+        Ok(Self {
+            backend,
+            worker: WorkerId::unique(&settings.name)?,
+            slots: Slots::new(settings.slots, settings.prefetch, settings.lease.get()),
+            live: Live::default(),
+            inbox: Inbox::new(settings.ack_batch.get() as usize, settings.ack_linger),
+            signal: Arc::new(Signal::new()),
+            tally: Tally::default(),
+            settings,
+            handlers,
+        })
+    }
+
     /// Passes a result on to the completer.
     fn send(&self, result: inbox::Completion) {
         if let Err(result) = self.inbox.push(result) {

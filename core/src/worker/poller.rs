@@ -86,7 +86,7 @@ impl<'a, B: QueueBackend + ?Sized> Poller<'a, B> {
         let first = waiter.queues()[0].clone();
         Self {
             shared,
-            request: ClaimRequest::new(first, settings.worker.clone())
+            request: ClaimRequest::new(first, shared.worker.clone())
                 .with_lease(settings.lease)
                 .accepting(shared.handlers.accepts()),
             waiter,

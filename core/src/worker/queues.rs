@@ -1,9 +1,10 @@
 //! Several queues in one worker: whose turn it is, and how many jobs it may claim.
 
+use crate::invalid::{Invalid, Problem};
 use crate::name::QueueName;
 
 /// The queues of a worker with their weights, and what each is owed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Queues {
     queues: Vec<Queue>,
     weights: f64,
@@ -18,17 +19,27 @@ struct Queue {
 }
 
 impl Queues {
-    pub(super) fn new(queues: impl IntoIterator<Item = (QueueName, u32)>) -> Self {
-        let queues: Vec<Queue> = queues
-            .into_iter()
-            .map(|(name, weight)| Queue {
-                name,
-                weight: f64::from(weight),
-                owed: 0.0,
-            })
-            .collect();
-        let weights = queues.iter().map(|queue| queue.weight).sum();
-        Self { queues, weights }
+    /// Adds a queue.
+    ///
+    /// # Errors
+    /// [`Invalid`] when it is there already.
+    pub(super) fn add(&mut self, name: QueueName, weight: u32) -> Result<(), Invalid> {
+        if self.names().any(|other| *other == name) {
+            let rule = "was given twice; each queue has one weight";
+            return Err(Invalid::new("queue", Problem::Other(rule)));
+        }
+        let weight = f64::from(weight);
+        self.weights += weight;
+        self.queues.push(Queue {
+            name,
+            weight,
+            owed: 0.0,
+        });
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &QueueName> {
@@ -93,8 +104,11 @@ mod tests {
     use super::*;
 
     fn queues(weights: &[(&str, u32)]) -> Queues {
-        let name = |name: &str| QueueName::new(name).unwrap();
-        Queues::new(weights.iter().map(|&(queue, weight)| (name(queue), weight)))
+        let mut queues = Queues::default();
+        for (name, weight) in weights {
+            queues.add(QueueName::new(name).unwrap(), *weight).unwrap();
+        }
+        queues
     }
 
     /// Jobs claimed per queue in so many rounds, when each queue has so many left.

@@ -15,7 +15,7 @@ const BATCHES_MAX: u32 = 100;
 /// Reaps in rounds until the worker stops. The first round comes at a random moment of the first
 /// interval, so that workers that start together do not reap together.
 pub(super) fn run<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
-    let every = shared.settings.reap_every;
+    let every = shared.settings.reap_every();
     let mut pause = every.mul_f64(fastrand::f64());
     while !shared.signal.sleep(pause, Phase::Draining) {
         if let Err(error) = round(shared) {

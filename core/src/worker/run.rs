@@ -18,9 +18,16 @@ use super::{Shared, observe};
 /// One handler thread: takes jobs until the slots are closed.
 pub(super) fn run<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
     while let Some(held) = shared.slots.next() {
+        note_running(shared);
         let took = one(shared, held);
         shared.slots.done(took);
+        note_running(shared);
     }
+}
+
+fn note_running<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
+    let (engine, busy) = (shared.backend.engine(), shared.slots.busy());
+    observe::running(engine, shared.worker.as_str(), busy);
 }
 
 /// Runs the job, if it may still be started, and passes the result on. Returns how long the handler
@@ -41,7 +48,6 @@ pub(super) fn one<B: QueueBackend + ?Sized>(
     let engine = shared.backend.engine();
     shared.tally.note(|report| report.started += 1);
     observe::started(engine, &held);
-    observe::running(engine, shared.settings.worker.as_str(), shared.slots.busy());
     let wish = handle(shared, &held);
     let took = began.elapsed();
     observe::handled(engine, &held.job, took);

@@ -29,7 +29,7 @@ const STORE_TRIES: usize = 5;
 /// use queue_table_core::worker::{Outcome, TestWorker};
 /// use queue_table_core::{Kind, NewJob, Payload, QueueBackendExt, QueueName, State, Worker};
 /// # use queue_table_conformance::{Fixture, ModelFixture, Setup};
-/// # let fresh = ModelFixture.fresh(&Setup::default())?;
+/// # let fresh = ModelFixture::new().fresh(&Setup::default())?;
 /// # let queue = Arc::new(fresh.backend);
 ///
 /// let mail = QueueName::new("mail")?;

@@ -253,7 +253,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        let fresh = ModelFixture.fresh(&Setup::default()).unwrap();
+        let fresh = ModelFixture::new().fresh(&Setup::default()).unwrap();
         let backend = Faulty {
             model: fresh.backend,
             faults: Mutex::default(),

@@ -1,4 +1,5 @@
-//! The table of errors, a row for each SQLSTATE that can be brought about, as a real server words it.
+//! The table of errors, a row for each SQLSTATE that can be brought about, as a real server words
+//! it.
 
 use std::sync::mpsc;
 use std::thread;

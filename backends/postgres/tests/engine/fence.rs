@@ -25,7 +25,8 @@ fn first<T>(answers: Result<Vec<Fenced<T>>>) -> Result<T> {
 /// An operation on the claim of a job.
 type Operation<'a> = dyn Fn(&Receipt) -> Result<()> + Sync + 'a;
 
-/// Claims for 2 s, keeps the row locked for 4 s by a transaction that changes nothing, and runs the operation meanwhile.
+/// Claims for 2 s, keeps the row locked for 4 s by a transaction that changes nothing, and runs the
+/// operation meanwhile.
 fn expires_while_waiting(tables: &Tables, operation: &Operation<'_>) {
     let receipt = tables.claimed(Duration::from_secs(2));
     let row = format!("SELECT j FROM job AS j WHERE job_id = {}", receipt.job_id());

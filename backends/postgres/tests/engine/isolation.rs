@@ -71,7 +71,8 @@ fn a_conflict_in_the_callers_serializable_transaction_is_contention() {
     let mut raw = tables.raw();
     let claimed = raw.build_transaction().serializable().run(|tx| {
         tx.batch_execute("SELECT count(*) FROM job").unwrap();
-        // Another transaction claims the job after this one's snapshot was taken, and gives it back.
+        // Another transaction claims the job after this one's snapshot was taken, and gives it
+        // back.
         let other = tables.claim(1, MINUTE).remove(0).receipt;
         let back = Failure::release(other, Delay::ZERO);
         assert!(tables.queue.fail(&[back]).unwrap()[0].is_ok());

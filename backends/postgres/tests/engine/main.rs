@@ -1,4 +1,5 @@
-//! What only PostgreSQL has: plans, isolation levels, its errors, roles, poolers. `POSTGRES_URL` tells where it runs.
+//! What only PostgreSQL has: plans, isolation levels, its errors, roles, poolers. `POSTGRES_URL`
+//! tells where it runs.
 
 #[cfg(test)]
 mod claim;
@@ -17,6 +18,8 @@ mod notify;
 #[cfg(test)]
 mod plan;
 
+#[cfg(test)]
+mod pooler;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]

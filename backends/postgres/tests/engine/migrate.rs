@@ -7,7 +7,7 @@ use diesel_migrations::MigrationHarness;
 use queue_table_core::{Administration, Error, Migrated, QueueBackend, Severity, Table};
 use queue_table_postgres::{MIGRATIONS, Migrations, PostgresQueue, migration_sql};
 
-use crate::support::{Tables, job, table};
+use crate::support::{Tables, expect_no_advisory_lock, job, table};
 
 #[test]
 fn eight_that_migrate_at_once_all_succeed_and_leave_no_lock() {
@@ -31,10 +31,7 @@ fn eight_that_migrate_at_once_all_succeed_and_leave_no_lock() {
         let created = done.iter().filter(|done| done.from.is_none()).count();
         assert_eq!(created, 1, "{done:?}");
     }
-    assert_eq!(
-        tables.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"),
-        0
-    );
+    expect_no_advisory_lock(&mut tables.raw());
     tables.run(&format!("DROP SCHEMA {}_x CASCADE", tables.schema));
 }
 

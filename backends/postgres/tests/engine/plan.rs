@@ -25,7 +25,8 @@ fn fill(tables: &Tables, finished: u32, due: u32, future: u32) {
     tables.run("VACUUM (ANALYZE) job");
 }
 
-/// The counters of the table and its ready index, once every session of the queue has reported and ended.
+/// The counters of the table and its ready index, once every session of the queue has reported and
+/// ended.
 fn counted(tables: &Tables) -> (i64, i64, i64) {
     thread::sleep(Duration::from_millis(300));
     let mut raw = tables.raw();
@@ -126,7 +127,8 @@ fn a_claim_reads_no_future_and_no_finished_rows() {
     drop(queue);
     let after = counted(&tables);
     assert_eq!(after.0, before.0, "the job table was scanned as a whole");
-    // Ten claims of ten: their own entries and those just claimed before them, and a probe for each priority.
+    // Ten claims of ten: their own entries and those just claimed before them, and a probe for each
+    // priority.
     let read = after.2 - before.2;
     assert!(read < 3_000, "{read} entries of the ready index were read");
 }

@@ -1,4 +1,5 @@
-//! A network between the crate and the server that can lose a commit on the way there or its answer on the way back.
+//! A network between the crate and the server that can lose a commit on the way there or its answer
+//! on the way back.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

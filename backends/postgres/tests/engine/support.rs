@@ -1,6 +1,6 @@
 //! Tables of a test's own in a schema of its own, and short ways to the operations.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
@@ -127,6 +127,17 @@ pub(crate) fn number(raw: &mut PgConnection, sql: &str) -> i64 {
     let sql = format!("SELECT ({sql})::BIGINT AS number");
     let row: Number = diesel::sql_query(sql).get_result(raw).unwrap();
     row.number
+}
+
+/// Waits until the server holds no advisory lock. Others that migrate hold theirs for a moment; one
+/// that a session keeps stays.
+pub(crate) fn expect_no_advisory_lock(raw: &mut PgConnection) {
+    let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'";
+    let until = Instant::now() + Duration::from_secs(10);
+    while number(raw, held) > 0 {
+        assert!(Instant::now() < until, "an advisory lock is left");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The one text that a query returns.

@@ -1,6 +1,6 @@
 //! Every instant is the database's now, between what its clock said before the call and after it. Report 32.
 
-use queue_table_core::{Delay, ErrorText, Failure, LeaseLength, MaxAttempts, Timestamp};
+use queue_table_core::{Delay, ErrorText, Failure, LeaseLength, MaxAttempts};
 
 use crate::scenarios::prelude::*;
 
@@ -44,45 +44,17 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     ]
 }
 
-/// Runs `act` and says what the database's clock was before and after.
-fn during<F: Fixture, T>(
-    arena: &Arena<'_, F>,
-    act: impl FnOnce() -> Check<T>,
-) -> Check<(T, [Timestamp; 2])> {
-    let before = arena.probe.now()?;
-    let done = act()?;
-    Ok((done, [before, arena.probe.now()?]))
-}
-
-/// Fails unless the instant lies `length` after a moment of the call.
-#[track_caller]
-fn expect_after(
-    what: &str,
-    instant: Option<Timestamp>,
-    [before, after]: [Timestamp; 2],
-    length: Duration,
-) -> Check {
-    let instant = expect_some(instant, what)?;
-    let length = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
-    let earliest = Timestamp::from_micros(before.as_micros() + length);
-    let latest = Timestamp::from_micros(after.as_micros() + length);
-    expect(
-        (earliest..=latest).contains(&instant),
-        format_args!("{what} is {instant}, not between {earliest} and {latest}"),
-    )
-}
-
 const LENGTH: Duration = Duration::from_millis(90_500);
 
 fn enqueue_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let job = arena.job()?.with_delay(LENGTH)?;
 
-    let (stored, call) = during(arena, || arena.store(&job))?;
+    let (stored, call) = Span::of(arena, || arena.store(&job))?;
 
     let row = arena.row(stored)?;
-    expect_after("enqueued_at", Some(row.enqueued_at), call, Duration::ZERO)?;
-    expect_after("run_at", Some(row.run_at), call, LENGTH)?;
-    expect_that("delay", row.run_at.since(row.enqueued_at), LENGTH)
+    call.expect("enqueued_at", row.enqueued_at, Duration::ZERO)?;
+    call.expect("run_at", row.run_at, LENGTH)?;
+    Ok(())
 }
 
 fn claim_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
@@ -91,12 +63,12 @@ fn claim_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
         .request("worker-a")?
         .with_lease(LeaseLength::new(LENGTH)?);
 
-    let (claimed, call) = during(arena, || Ok(arena.backend.claim(&request)?))?;
+    let (claimed, call) = Span::of(arena, || Ok(arena.backend.claim(&request)?))?;
 
     let claimed = expect_one(claimed, "claimed job")?;
     let row = arena.row(&claimed)?;
-    expect_after("claimed_at", row.claimed_at, call, Duration::ZERO)?;
-    expect_after("lease_until", row.lease_until, call, LENGTH)?;
+    call.expect("claimed_at", row.claimed_at, Duration::ZERO)?;
+    call.expect("lease_until", row.lease_until, LENGTH)?;
     let told = (Some(claimed.claimed_at), Some(claimed.lease_until));
     expect_eq(told, (row.claimed_at, row.lease_until))
 }
@@ -106,12 +78,12 @@ fn renew_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     for length in [LENGTH, Duration::from_secs(10), 20 * LENGTH] {
         let lease = LeaseLength::new(length)?;
 
-        let ((), call) = during(arena, || {
+        let ((), call) = Span::of(arena, || {
             Ok(arena.backend.renew_one(&held.receipt, lease)?)
         })?;
 
         let row = arena.row(&held)?;
-        expect_after("lease_until", row.lease_until, call, length)?;
+        call.expect("lease_until", row.lease_until, length)?;
         expect_that("claimed_at", row.claimed_at, Some(held.claimed_at))?;
     }
     Ok(arena.backend.ack_one(&held.receipt)?)
@@ -132,10 +104,10 @@ fn ack_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     for end in end {
         let held = arena.enqueue_and_claim("worker-a")?;
 
-        let ((), call) = during(arena, || end(arena, &held.receipt))?;
+        let ((), call) = Span::of(arena, || end(arena, &held.receipt))?;
 
         let row = arena.row(&held)?;
-        expect_after("finished_at", row.finished_at, call, Duration::ZERO)?;
+        call.expect("finished_at", row.finished_at, Duration::ZERO)?;
     }
     Ok(())
 }
@@ -149,10 +121,10 @@ fn retry_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
         let held = arena.enqueue_and_claim("worker-a")?;
         let failure = failure(held.receipt.clone(), after);
 
-        let (disposition, call) = during(arena, || Ok(arena.backend.fail_one(&failure)?))?;
+        let (disposition, call) = Span::of(arena, || Ok(arena.backend.fail_one(&failure)?))?;
 
         let run_at = arena.row(&held)?.run_at;
-        expect_after("run_at", Some(run_at), call, LENGTH)?;
+        call.expect("run_at", run_at, LENGTH)?;
         expect_eq(disposition, queue_table_core::Disposition::Ready { run_at })?;
     }
     Ok(())
@@ -162,11 +134,11 @@ fn reap_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let held = arena.enqueue_and_claim("worker-a")?;
     arena.let_lease_expire(&held)?;
 
-    let (reaped, call) = during(arena, || arena.reap())?;
+    let (reaped, call) = Span::of(arena, || arena.reap())?;
 
     let reaped = expect_one(reaped, "reaped job")?;
     let run_at = arena.row(&held)?.run_at;
-    expect_after("run_at", Some(run_at), call, Duration::from_secs(60))?;
+    call.expect("run_at", run_at, Duration::from_secs(60))?;
     expect_eq(
         reaped.disposition,
         queue_table_core::Disposition::Ready { run_at },
@@ -176,10 +148,10 @@ fn reap_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
 fn replay_takes_the_databases_time<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let job = arena.dead_job()?;
 
-    let (_, call) = during(arena, || {
+    let (_, call) = Span::of(arena, || {
         Ok(arena.backend.replay(job, MaxAttempts::new(1)?)?)
     })?;
 
-    expect_after("run_at", Some(arena.row(job)?.run_at), call, Duration::ZERO)?;
+    call.expect("run_at", arena.row(job)?.run_at, Duration::ZERO)?;
     arena.claim_one("worker-a").map(|_| ())
 }
