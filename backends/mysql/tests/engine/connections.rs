@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use queue_table_core::{Error, LeaseLength, QueueBackend, QueueBackendExt, TransactionalBackend};
+use queue_table_core::{
+    Error, Failed, LeaseLength, QueueBackend, QueueBackendExt, TransactionalBackend,
+};
 use queue_table_mysql::MysqlQueue;
 
 use crate::support::{claimed, job, on_each, request};
@@ -180,6 +182,76 @@ fn a_row_that_is_held_too_long_is_contention() {
         assert!(matches!(waited, Error::Contention(_)), "{waited:?}");
         assert!(started.elapsed() < Duration::from_secs(5));
         tx.rollback().unwrap();
+        queue.ack_one(&claim.receipt).unwrap();
+    });
+}
+
+/// The driver keeps a connection whose read timed out; the late answer must be nobody's.
+#[test]
+fn a_connection_that_timed_out_is_not_used_again() {
+    on_each(|server| {
+        let tables = server.tables();
+        let builder = tables.builder().pool_size(1);
+        let queue = builder
+            .lock_wait(Duration::from_millis(500))
+            .read_timeout(Duration::from_secs(1))
+            .build()
+            .unwrap();
+        for kept_to_itself in [false, true] {
+            let claim = claimed(&queue, MINUTE);
+            let mut before = None;
+            let timed_out = queue.transaction::<(), Error, _>(|tx| {
+                before = tx.query_first::<u32, _>("SELECT CONNECTION_ID()").unwrap();
+                queue.enqueue_in(tx, &[job()])?;
+                tx.query_drop("SELECT SLEEP(1.5)").unwrap_err();
+                if kept_to_itself {
+                    return Ok(());
+                }
+                Err(Error::Contention(Failed::new("test", "sleep", "timed out")))
+            });
+            let error = timed_out.unwrap_err();
+            assert_eq!(
+                matches!(error, Error::Unavailable(_)),
+                kept_to_itself,
+                "{error:?}"
+            );
+            queue.ack_one(&claim.receipt).unwrap();
+            let after = queue.transaction::<_, Error, _>(|tx| {
+                Ok(tx.query_first::<u32, _>("SELECT CONNECTION_ID()").unwrap())
+            });
+            assert_ne!(after.unwrap(), before);
+            assert!(queue.claim(&request(1)).unwrap().is_empty());
+        }
+    });
+}
+
+/// A read of the queue's own, too: outside a transaction and inside one.
+#[test]
+fn an_operation_that_timed_out_gives_its_connection_up() {
+    on_each(|server| {
+        let tables = server.tables();
+        let builder = tables.builder().pool_size(1);
+        let queue = builder
+            .lock_wait(Duration::from_millis(100))
+            .read_timeout(Duration::from_millis(300))
+            .build()
+            .unwrap();
+        let claim = claimed(&queue, MINUTE);
+        let renewed = || queue.renew_one(&claim.receipt, LeaseLength::default());
+        renewed().unwrap();
+        let mut session = server.session();
+        let mut tx = session.start_transaction(mysql::TxOpts::default()).unwrap();
+        tx.query_drop(format!("SELECT 1 FROM {} FOR UPDATE", tables.name))
+            .unwrap();
+        // The server waits for a whole second, and answers after the time-out.
+        for timed_out in [queue.ack_one(&claim.receipt), renewed().map(drop)] {
+            let error = timed_out.unwrap_err();
+            assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+        }
+        thread::sleep(Duration::from_secs(1));
+        tx.rollback().unwrap();
+        assert!(queue.claim(&request(1)).unwrap().is_empty());
+        renewed().unwrap();
         queue.ack_one(&claim.receipt).unwrap();
     });
 }
