@@ -255,3 +255,14 @@ fn an_operation_that_timed_out_gives_its_connection_up() {
         queue.ack_one(&claim.receipt).unwrap();
     });
 }
+
+#[test]
+fn connect_takes_the_default_tables_and_refuses_an_address_without_repeating_it() {
+    let queue = MysqlQueue::connect("mysql://u:hunter2@127.0.0.1:1/d").unwrap();
+    assert_eq!(queue.engine(), "mysql");
+    for address in ["mysql://u:hunter2@127.0.0.1:1", "pg://u:hunter2@h/d"] {
+        let refused = MysqlQueue::connect(address).unwrap_err();
+        assert!(matches!(refused, Error::Rejected(_)), "{refused:?}");
+        assert!(!format!("{refused} {refused:?}").contains("hunter2"));
+    }
+}
