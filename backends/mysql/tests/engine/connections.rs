@@ -225,7 +225,7 @@ fn a_connection_that_timed_out_is_not_used_again() {
     });
 }
 
-/// A read of the queue's own, too: outside a transaction and inside one.
+/// The queue's own operations too, on the pool's connections and on the one for renewals.
 #[test]
 fn an_operation_that_timed_out_gives_its_connection_up() {
     on_each(|server| {
@@ -233,23 +233,32 @@ fn an_operation_that_timed_out_gives_its_connection_up() {
         let builder = tables.builder().pool_size(1);
         let queue = builder
             .lock_wait(Duration::from_millis(100))
-            .read_timeout(Duration::from_millis(300))
+            .read_timeout(Duration::from_millis(600))
             .build()
             .unwrap();
         let claim = claimed(&queue, MINUTE);
-        let renewed = || queue.renew_one(&claim.receipt, LeaseLength::default());
+        let renewed = || {
+            let renewed = queue.renew_one(&claim.receipt, LeaseLength::default());
+            renewed.map(drop)
+        };
         renewed().unwrap();
         let mut session = server.session();
-        let mut tx = session.start_transaction(mysql::TxOpts::default()).unwrap();
-        tx.query_drop(format!("SELECT 1 FROM {} FOR UPDATE", tables.name))
-            .unwrap();
-        // The server waits for a whole second, and answers after the time-out.
-        for timed_out in [queue.ack_one(&claim.receipt), renewed().map(drop)] {
-            let error = timed_out.unwrap_err();
-            assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+        for operation in [&renewed as &dyn Fn() -> _, &|| {
+            queue.ack_one(&claim.receipt)
+        }] {
+            let mut tx = session.start_transaction(mysql::TxOpts::default()).unwrap();
+            tx.query_drop(format!("SELECT 1 FROM {} FOR UPDATE", tables.name))
+                .unwrap();
+            // The row is free, and the server answers, while a ROLLBACK would be waited for.
+            thread::scope(|scope| {
+                scope.spawn(move || {
+                    thread::sleep(Duration::from_millis(950));
+                    tx.rollback().unwrap();
+                });
+                let error = operation().unwrap_err();
+                assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+            });
         }
-        thread::sleep(Duration::from_secs(1));
-        tx.rollback().unwrap();
         assert!(queue.claim(&request(1)).unwrap().is_empty());
         renewed().unwrap();
         queue.ack_one(&claim.receipt).unwrap();
