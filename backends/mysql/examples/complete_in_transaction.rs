@@ -1,6 +1,6 @@
-//! A job's effect and its acknowledgement in one commit: a worker that lost its claim changes nothing.
+//! A job's effect and its acknowledgement in one commit: who lost the claim changes nothing.
 //!
-//! `MYSQL_URL=mysql://user:password@host/database cargo run --example complete_in_transaction`
+//! `MYSQL_URL=mysql://.. cargo run -p queue-table-mysql --example complete_in_transaction`
 
 use std::error::Error;
 

@@ -1,6 +1,6 @@
 //! An order and the job that it needs, in one commit: both are there, or neither.
 //!
-//! `MYSQL_URL=mysql://user:password@host/database cargo run --example transactional_enqueue`
+//! `MYSQL_URL=mysql://.. cargo run -p queue-table-mysql --example transactional_enqueue`
 
 use std::error::Error;
 

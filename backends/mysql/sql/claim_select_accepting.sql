@@ -1,4 +1,4 @@
--- As claim_select, for the kinds and payload versions that a worker can run. A statement of its own:
+-- As claim_select, for the kinds and payload versions that a worker can run. Apart from it, because
 -- the mere possibility costs every other claim some 80 us.
 -- params: queue; priority; accepted kinds as JSON [[kind, least, most], ...]; limit
 -- rules: C7, C9, C10, C12, C24

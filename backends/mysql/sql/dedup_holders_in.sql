@@ -1,5 +1,6 @@
 -- As dedup_holders, for a caller's transaction: at REPEATABLE READ a plain read may be too old to
--- trust, so the holder's row is locked, and waited for.
+-- trust, so the holder's row is locked, and waited for. A new key has none (id 0): not looked for,
+-- since that would lock the gap where others insert.
 -- params: JSON [[ordinal, queue, key, scope], ...]
 -- rows: ordinal, job id, scope, state (NULL when the job is gone)
 SELECT
@@ -19,5 +20,5 @@ STRAIGHT_JOIN {job_dedup} AS d FORCE INDEX (PRIMARY)
     ON d.queue = k.queue
     AND d.dedup_key = k.dedup_key
 LEFT JOIN {job} AS j FORCE INDEX (PRIMARY)
-    ON j.job_id = d.job_id
+    ON j.job_id = NULLIF(d.job_id, 0)
 LOCK IN SHARE MODE

@@ -11,7 +11,7 @@
 //! };
 //! use queue_table_mysql::MysqlQueue;
 //!
-//! let queue = MysqlQueue::builder("mysql://app:secret@127.0.0.1/shop")?.build()?;
+//! let queue = MysqlQueue::connect("mysql://app:secret@127.0.0.1/shop")?;
 //! queue.migrate()?;
 //!
 //! let mail = QueueName::new("mail")?;

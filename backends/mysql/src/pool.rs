@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use mysql::{Conn, IsolationLevel, Opts, OptsBuilder, TxOpts};
+use mysql::{Conn, IsolationLevel, Opts, OptsBuilder, Row, TxOpts};
 use queue_table_core::{Error, Failed, Result};
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
@@ -28,6 +28,8 @@ pub(crate) struct Connection {
     /// A transaction was opened and neither committed nor rolled back.
     open: bool,
     broken: bool,
+    /// The shorter time-out of the two: work that took less has met none.
+    time_out: Option<Duration>,
 }
 
 impl fmt::Debug for Connection {
@@ -62,7 +64,12 @@ impl Connection {
                 Ok(done)
             }
             Err(error) => {
-                self.roll_back();
+                self.judge(&error);
+                // Not waited for on a connection that is given up: the server rolls back when it
+                // closes.
+                if !self.broken {
+                    self.roll_back();
+                }
                 Err(error)
             }
         }
@@ -84,13 +91,20 @@ impl Connection {
             .start_transaction(options)
             .map_err(failed(engine, OPERATION))?;
         match work(&mut tx) {
+            // A time-out that `work` kept to itself: a late answer would be taken for the commit's.
+            Ok(_) if may_have_timed_out(self.used, self.time_out) && !in_step(&mut tx) => {
+                self.broken = true;
+                let source = "a statement timed out, and its answer is outstanding";
+                Err(Error::Unavailable(Failed::new(engine, OPERATION, source)).into())
+            }
             Ok(done) => {
                 let committed = tx.commit();
                 self.committed(engine, OPERATION, committed)?;
                 Ok(done)
             }
             Err(error) => {
-                self.open = tx.rollback().is_err();
+                // What kind of error it is only the caller knows, so the connection is asked.
+                self.open = tx.rollback().is_err() || !in_step(&mut self.conn);
                 Err(error)
             }
         }
@@ -105,8 +119,18 @@ impl Connection {
             &mut self.conn,
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION",
         );
-        self.broken = begun.is_err();
+        self.broken |= begun.is_err();
         begun
+    }
+
+    /// Gives the connection up after an error that is not the server's own answer: the driver keeps
+    /// a connection whose read timed out, and takes the late answer for the next statement's.
+    fn judge(&mut self, error: &Error) {
+        let answered = matches!(
+            error,
+            Error::LostClaim(_) | Error::Contention(_) | Error::Rejected(_) | Error::Schema { .. }
+        );
+        self.broken |= !answered;
     }
 
     fn is_broken(&self) -> bool {
@@ -147,6 +171,21 @@ impl Connection {
     fn roll_back(&mut self) {
         self.open = self.conn.query_drop("ROLLBACK").is_err();
     }
+}
+
+/// Whether a statement since `begun` may have reached the time-out. Half of it counts, as clocks
+/// differ.
+fn may_have_timed_out(begun: Instant, time_out: Option<Duration>) -> bool {
+    time_out.is_some_and(|time_out| begun.elapsed() >= time_out / 2)
+}
+
+/// Whether the next answer is the next statement's, and not one that came too late.
+fn in_step<Q: Queryable>(session: &mut Q) -> bool {
+    let token = fastrand::u32(..);
+    let answer = session.query_first::<Row, _>(format!("SELECT {token}"));
+    let answer = answer.ok().flatten();
+    let number = answer.and_then(|row| row.get_opt::<u32, _>(0));
+    matches!(number, Some(Ok(number)) if number == token)
 }
 
 /// Runs several statements without rows in one round trip, and stops at the first that fails:
@@ -198,6 +237,8 @@ impl Manager {
     }
 
     fn open(&self, opts: Opts) -> mysql::Result<Connection> {
+        let time_outs = [opts.get_read_timeout(), opts.get_write_timeout()];
+        let time_out = time_outs.into_iter().flatten().min().copied();
         let mut conn = Conn::new(opts)?;
         // Our own session: a wait for a row, or for somebody's ALTER TABLE, ends before the read
         // time-out does.
@@ -211,6 +252,7 @@ impl Manager {
             used: Instant::now(),
             open: false,
             broken: false,
+            time_out,
         })
     }
 }
@@ -318,7 +360,7 @@ impl Connections {
     ) -> Result<T> {
         self.again(|| {
             let mut connection = self.checkout(engine, operation)?;
-            work(&mut connection)
+            work(&mut connection).inspect_err(|error| connection.judge(error))
         })
     }
 
@@ -364,7 +406,7 @@ impl Connections {
                 Some(connection) => connection,
                 None => self.manager.connect().map_err(failed(engine, operation))?,
             };
-            let done = work(&mut connection);
+            let done = work(&mut connection).inspect_err(|error| connection.judge(error));
             *kept = Some(connection).filter(|connection| !connection.is_broken());
             done
         })

@@ -57,6 +57,15 @@ impl fmt::Debug for MysqlQueue {
 }
 
 impl MysqlQueue {
+    /// A queue on the tables `job` and so on, at an address such as
+    /// `mysql://user:password@host:3306/database`. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// Those of [`MysqlQueue::builder`] and [`Builder::build`].
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::builder(url)?.build()
+    }
+
     /// Sets up a queue at an address such as `mysql://user:password@host:3306/database`.
     ///
     /// Besides the driver's parameters the address may have `require_ssl=true`.

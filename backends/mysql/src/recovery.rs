@@ -16,8 +16,9 @@ use crate::json;
 use crate::lifecycle::record_failures;
 use crate::sql::Statements;
 
-/// A foreign key of the user's still references the row.
-const ROW_IS_REFERENCED: u16 = 1451;
+/// The user's own rules keep the row: a foreign key references it (1217 where the account may not
+/// see by which table), or a trigger's SIGNAL refuses.
+const ROW_IS_KEPT: [u16; 3] = [1451, 1217, 1644];
 
 /// Before every row: the first instant a DATETIME holds, 1000-01-01.
 const BEGINNING: PurgeCursor = PurgeCursor {
@@ -240,11 +241,11 @@ fn delete<Q: Queryable>(
     Ok((deleted, kept))
 }
 
-/// `false` when a foreign key references one of them: the statement then has deleted none.
+/// `false` when a rule of the user's keeps one of them: the statement then has deleted none.
 fn delete_some<Q: Queryable>(session: &mut Q, sql: &Statements, jobs: &[JobId]) -> Result<bool> {
     match session.exec_drop(sql.purge(), (json::ids(jobs.iter().copied()),)) {
         Ok(()) => Ok(true),
-        Err(mysql::Error::MySqlError(error)) if error.code == ROW_IS_REFERENCED => Ok(false),
+        Err(mysql::Error::MySqlError(error)) if ROW_IS_KEPT.contains(&error.code) => Ok(false),
         Err(error) => Err(failed(sql.engine, "purge")(error)),
     }
 }

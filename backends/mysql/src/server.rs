@@ -55,7 +55,7 @@ impl Server {
             .map_err(failed("mysql", "connect"))?;
         let version = version.unwrap_or_default();
         let flavour = flavour_of(&version);
-        // All, and not each as @@name: a variable that a version does not have is then only missing.
+        // All, and not each as @@name: one that a version does not have is then only missing.
         let variables: Vec<(String, String)> = session
             .query("SHOW SESSION VARIABLES")
             .map_err(failed(flavour.engine(), "connect"))?;

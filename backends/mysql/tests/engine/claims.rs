@@ -8,7 +8,7 @@ use queue_table_core::{
     BatchSize, JobId, QueueBackend, QueueBackendExt, ReapRequest, RetryPolicy, TransactionalBackend,
 };
 
-use crate::support::{Tables, ids, job, lease, on_each, request};
+use crate::support::{Tables, claimed, ids, job, lease, on_each, request};
 
 /// How a statement runs: its index, and whether it sorts.
 fn explain(tables: &Tables<'_>, statement: &str) -> (Vec<String>, String) {
@@ -259,5 +259,32 @@ fn a_long_lease_and_a_long_delay_are_stored_as_asked() {
         let days =
             "SELECT TIMESTAMPDIFF(DAY, claimed_at, lease_until) FROM {job} WHERE state = 'running'";
         assert_eq!(tables.number(days), 30);
+    });
+}
+
+#[test]
+fn a_failure_record_that_is_there_already_stays_and_refuses_no_reap() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables.queue();
+        let claim = claimed(&queue, Duration::from_millis(100));
+        tables.run(&format!(
+            "INSERT INTO {{job}}_failure (job_id, attempt, worker_id, at, cause, error) \
+             VALUES ({}, 1, 'w0', UTC_TIMESTAMP(6), 'failed', 'by hand')",
+            claim.job_id()
+        ));
+        std::thread::sleep(Duration::from_millis(200));
+        let reaped = queue
+            .reap(&ReapRequest::new(BatchSize::MAX, RetryPolicy::default()))
+            .unwrap();
+        assert_eq!(reaped.len(), 1);
+        assert_eq!(reaped[0].job_id, claim.job_id());
+        assert_eq!(
+            tables.number("SELECT COUNT(*) FROM {job} WHERE state = 'ready'"),
+            1
+        );
+        let first = "SELECT COUNT(*) FROM {job}_failure WHERE error = 'by hand'";
+        assert_eq!(tables.number(first), 1);
+        assert_eq!(tables.number("SELECT COUNT(*) FROM {job}_failure"), 1);
     });
 }

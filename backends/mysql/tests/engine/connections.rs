@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use queue_table_core::{Error, LeaseLength, QueueBackend, QueueBackendExt, TransactionalBackend};
+use queue_table_core::{
+    Error, Failed, LeaseLength, QueueBackend, QueueBackendExt, TransactionalBackend,
+};
 use queue_table_mysql::MysqlQueue;
 
 use crate::support::{claimed, job, on_each, request};
@@ -182,4 +184,94 @@ fn a_row_that_is_held_too_long_is_contention() {
         tx.rollback().unwrap();
         queue.ack_one(&claim.receipt).unwrap();
     });
+}
+
+/// The driver keeps a connection whose read timed out; the late answer must be nobody's.
+#[test]
+fn a_connection_that_timed_out_is_not_used_again() {
+    on_each(|server| {
+        let tables = server.tables();
+        let builder = tables.builder().pool_size(1);
+        let queue = builder
+            .lock_wait(Duration::from_millis(500))
+            .read_timeout(Duration::from_secs(1))
+            .build()
+            .unwrap();
+        for kept_to_itself in [false, true] {
+            let claim = claimed(&queue, MINUTE);
+            let mut before = None;
+            let timed_out = queue.transaction::<(), Error, _>(|tx| {
+                before = tx.query_first::<u32, _>("SELECT CONNECTION_ID()").unwrap();
+                queue.enqueue_in(tx, &[job()])?;
+                tx.query_drop("SELECT SLEEP(1.5)").unwrap_err();
+                if kept_to_itself {
+                    return Ok(());
+                }
+                Err(Error::Contention(Failed::new("test", "sleep", "timed out")))
+            });
+            let error = timed_out.unwrap_err();
+            assert_eq!(
+                matches!(error, Error::Unavailable(_)),
+                kept_to_itself,
+                "{error:?}"
+            );
+            queue.ack_one(&claim.receipt).unwrap();
+            let after = queue.transaction::<_, Error, _>(|tx| {
+                Ok(tx.query_first::<u32, _>("SELECT CONNECTION_ID()").unwrap())
+            });
+            assert_ne!(after.unwrap(), before);
+            assert!(queue.claim(&request(1)).unwrap().is_empty());
+        }
+    });
+}
+
+/// The queue's own operations too, on the pool's connections and on the one for renewals.
+#[test]
+fn an_operation_that_timed_out_gives_its_connection_up() {
+    on_each(|server| {
+        let tables = server.tables();
+        let builder = tables.builder().pool_size(1);
+        let queue = builder
+            .lock_wait(Duration::from_millis(100))
+            .read_timeout(Duration::from_millis(600))
+            .build()
+            .unwrap();
+        let claim = claimed(&queue, MINUTE);
+        let renewed = || {
+            let renewed = queue.renew_one(&claim.receipt, LeaseLength::default());
+            renewed.map(drop)
+        };
+        renewed().unwrap();
+        let mut session = server.session();
+        for operation in [&renewed as &dyn Fn() -> _, &|| {
+            queue.ack_one(&claim.receipt)
+        }] {
+            let mut tx = session.start_transaction(mysql::TxOpts::default()).unwrap();
+            tx.query_drop(format!("SELECT 1 FROM {} FOR UPDATE", tables.name))
+                .unwrap();
+            // The row is free, and the server answers, while a ROLLBACK would be waited for.
+            thread::scope(|scope| {
+                scope.spawn(move || {
+                    thread::sleep(Duration::from_millis(950));
+                    tx.rollback().unwrap();
+                });
+                let error = operation().unwrap_err();
+                assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+            });
+        }
+        assert!(queue.claim(&request(1)).unwrap().is_empty());
+        renewed().unwrap();
+        queue.ack_one(&claim.receipt).unwrap();
+    });
+}
+
+#[test]
+fn connect_takes_the_default_tables_and_refuses_an_address_without_repeating_it() {
+    let queue = MysqlQueue::connect("mysql://u:hunter2@127.0.0.1:1/d").unwrap();
+    assert_eq!(queue.engine(), "mysql");
+    for address in ["mysql://u:hunter2@127.0.0.1:1", "pg://u:hunter2@h/d"] {
+        let refused = MysqlQueue::connect(address).unwrap_err();
+        assert!(matches!(refused, Error::Rejected(_)), "{refused:?}");
+        assert!(!format!("{refused} {refused:?}").contains("hunter2"));
+    }
 }

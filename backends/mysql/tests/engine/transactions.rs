@@ -334,3 +334,28 @@ fn no_operation_at_run_time_needs_more_than_reading_and_writing_rows() {
         tables.run(&format!("DROP USER '{user}'@'%'"));
     });
 }
+
+#[test]
+fn new_keys_on_an_empty_table_do_not_wait_for_each_other_at_repeatable_read() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables.queue();
+        let mut sessions = [server.session(), server.session()];
+        let mut open = Vec::new();
+        for (session, key) in sessions.iter_mut().zip(["a", "b"]) {
+            session
+                .query_drop("SET SESSION innodb_lock_wait_timeout = 1")
+                .unwrap();
+            let level = Some(IsolationLevel::RepeatableRead);
+            let options = TxOpts::default().set_isolation_level(level);
+            open.push(session.start_transaction(options).unwrap());
+            let keyed = job().with_dedup(key, DedupScope::WhileUnfinished).unwrap();
+            let tx = open.last_mut().unwrap();
+            assert!(queue.enqueue_in(tx, &[keyed]).unwrap()[0].is_new());
+        }
+        for tx in open {
+            tx.commit().unwrap();
+        }
+        assert_eq!(tables.number("SELECT COUNT(*) FROM {job}"), 2);
+    });
+}
