@@ -21,6 +21,10 @@ use super::{Shared, observe};
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
 
+/// How often a result is refused by itself before it is given up: what the database does not take
+/// for a reason that does not pass must not keep its lease for ever.
+const REFUSALS_MOST: u32 = 5;
+
 /// Sends results until no more come. A lost reply is looked into, and never becomes a failed job.
 pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
     let lease = shared.settings.lease.get();
@@ -32,10 +36,10 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
             continue;
         }
         let now = Instant::now();
-        let (again, late): (Vec<_>, Vec<_>) = unsettled
+        let (again, hopeless): (Vec<_>, Vec<_>) = unsettled
             .into_iter()
-            .partition(|result| result.held.deadline() > now);
-        for result in late {
+            .partition(|result| result.held.deadline() > now && result.refusals < REFUSALS_MOST);
+        for result in hopeless {
             give_up(shared, &result.held);
         }
         if !again.is_empty() {
@@ -136,8 +140,12 @@ fn doubt<B: Administration + ?Sized>(
             result.doubted = true;
             look(shared, result, again);
         } else {
-            // Whatever is wrong with one result must not keep its neighbours from being stored.
-            result.alone |= several && !error.is_transient();
+            if !error.is_transient() {
+                // One of them may be what is wrong. By itself it is told from its neighbours, and
+                // it waits behind them.
+                result.alone = true;
+                result.refusals += u32::from(!several);
+            }
             again.push(result);
         }
     }
@@ -215,7 +223,7 @@ fn refused<B: Administration + ?Sized>(
     shared.lost(&result.held, lost.reason());
 }
 
-/// The lease is over and the database did not answer: whoever claims the job next decides.
+/// The database did not take the result in time, or at all: whoever claims the job next decides.
 fn give_up<B: Administration + ?Sized>(shared: &Shared<B>, held: &Held) {
     shared.live.remove(held);
     let job = &held.job;
@@ -224,6 +232,6 @@ fn give_up<B: Administration + ?Sized>(shared: &Shared<B>, held: &Held) {
     tracing::error!(
         job_id = %job.job_id(),
         attempt = job.attempt(),
-        "the result could not be stored before the lease was over; the job is tried again"
+        "the result could not be stored; the lease runs out and the job is tried again"
     );
 }

@@ -251,3 +251,25 @@ fn a_storm_of_errors_loses_no_job() {
     assert_eq!(report.lost.total() + report.unconfirmed, 0, "{report:?}");
     assert_eq!(done.load(Ordering::SeqCst), 200);
 }
+
+#[test]
+fn a_result_that_the_database_never_takes_blocks_no_other_and_is_given_up() {
+    let bench = Bench::new();
+    let ids = bench.jobs(3);
+    bench.backend.poison(ids[0]);
+    let worker = bench
+        .worker()
+        .slots(3)
+        .lease(Duration::from_secs(60))
+        .handle_kind(KIND, 1..=1, |_, _| ())
+        .start()
+        .unwrap();
+    bench.until_all(&ids[1..], State::Succeeded);
+    until("the other is given up", || worker.report().unconfirmed == 1);
+    bench.until_all(&bench.jobs(3), State::Succeeded);
+    let begun = Instant::now();
+    let report = worker.stop(Duration::from_secs(20));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{report:?}");
+    assert_eq!((report.succeeded, report.unconfirmed), (5, 1), "{report:?}");
+    assert_eq!(bench.state(ids[0]), State::Running, "its lease runs out");
+}

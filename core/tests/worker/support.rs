@@ -1,7 +1,7 @@
 //! A backend in memory whose calls can be made to fail, and what the tests of the worker have in
 //! common.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -40,6 +40,8 @@ pub(crate) struct Faulty {
     faults: Mutex<BTreeMap<&'static str, VecDeque<Fault>>>,
     calls: Mutex<BTreeMap<&'static str, usize>>,
     down: AtomicBool,
+    poisoned: Mutex<Option<JobId>>,
+    tripped: Mutex<BTreeSet<&'static str>>,
     largest_claim: Mutex<u32>,
 }
 
@@ -58,6 +60,22 @@ impl Faulty {
     /// Takes the database down: every call is Unavailable until it is up again.
     pub(crate) fn take_down(&self) {
         self.down.store(true, Ordering::SeqCst);
+    }
+
+    /// Every ack with this job in it fails from now on, and no retry helps.
+    pub(crate) fn poison(&self, job: JobId) {
+        *self.poisoned.lock().unwrap() = Some(job);
+    }
+
+    /// The next call of this operation, which cannot fail, panics: `ring`, or `engine` when a
+    /// handler thread asks.
+    pub(crate) fn trip(&self, operation: &'static str) {
+        self.tripped.lock().unwrap().insert(operation);
+    }
+
+    fn stumble(&self, operation: &'static str) {
+        let tripped = self.tripped.lock().unwrap().remove(operation);
+        assert!(!tripped, "a bug of the backend");
     }
 
     pub(crate) fn bring_up(&self) {
@@ -114,6 +132,9 @@ impl Faulty {
 
 impl QueueBackend for Faulty {
     fn engine(&self) -> &'static str {
+        if std::thread::current().name() == Some("qt-handler") {
+            self.stumble("engine");
+        }
         "faulty"
     }
 
@@ -133,7 +154,16 @@ impl QueueBackend for Faulty {
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
-        self.call("ack", || self.model.ack(receipts))
+        let poisoned = *self.poisoned.lock().unwrap();
+        self.call("ack", || {
+            if receipts
+                .iter()
+                .any(|receipt| Some(receipt.job_id()) == poisoned)
+            {
+                return Err(Error::Engine(Failed::new("faulty", "ack", "poisoned")));
+            }
+            self.model.ack(receipts)
+        })
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
@@ -149,6 +179,7 @@ impl QueueBackend for Faulty {
     }
 
     fn ring(&self, queue: &QueueName) {
+        self.stumble("ring");
         self.model.ring(queue);
     }
 }
@@ -259,6 +290,8 @@ impl Bench {
             faults: Mutex::default(),
             calls: Mutex::default(),
             down: AtomicBool::new(false),
+            poisoned: Mutex::default(),
+            tripped: Mutex::default(),
             largest_claim: Mutex::default(),
         };
         Self {
