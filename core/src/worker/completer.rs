@@ -11,7 +11,6 @@ use crate::receipt::{Fenced, LostClaim, Receipt};
 use crate::request::{Disposition, Failure};
 
 use super::aftermath::{self, Aftermath};
-use super::held::Held;
 use super::idle::Backoff;
 use super::inbox::{self, Why, Wish};
 use super::signal::Phase;
@@ -40,7 +39,7 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
             .into_iter()
             .partition(|result| result.held.deadline() > now && result.refusals < REFUSALS_MOST);
         for result in hopeless {
-            give_up(shared, &result.held);
+            shared.unconfirmed(&result.held);
         }
         if !again.is_empty() {
             shared.inbox.put_back(again);
@@ -48,11 +47,11 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
         }
     }
     for result in shared.inbox.rest() {
-        give_up(shared, &result.held);
+        shared.unconfirmed(&result.held);
     }
 }
 
-/// Settles a batch. Should the backend panic, the leases of the batch are let go, so that none is
+/// Settles a batch. Should the backend panic, or who hears of the verdicts, the leases of the batch are let go, so that none is
 /// renewed for ever.
 fn settle_or_let_go<B: Administration + ?Sized>(
     shared: &Shared<B>,
@@ -63,9 +62,10 @@ fn settle_or_let_go<B: Administration + ?Sized>(
         .map(|result| Arc::clone(&result.held))
         .collect();
     catch_unwind(AssertUnwindSafe(|| settle(shared, batch))).unwrap_or_else(|_| {
-        for held in held.iter().filter(|held| shared.live.holds(held)) {
-            give_up(shared, held);
-        }
+        // All are let go before any is spoken of: it may be the metrics recorder that panics.
+        let left: Vec<_> = held.iter().filter(|held| shared.live.holds(held)).collect();
+        left.iter().for_each(|held| shared.let_go(held));
+        left.iter().for_each(|held| shared.unconfirmed(held));
         Vec::new()
     })
 }
@@ -221,17 +221,4 @@ fn refused<B: Administration + ?Sized>(
 ) {
     result.held.lose(lost.reason());
     shared.lost(&result.held, lost.reason());
-}
-
-/// The database did not take the result in time, or at all: whoever claims the job next decides.
-fn give_up<B: Administration + ?Sized>(shared: &Shared<B>, held: &Held) {
-    shared.live.remove(held);
-    let job = &held.job;
-    observe::lost(shared.backend.engine(), job, "unconfirmed");
-    shared.tally.note(|report| report.unconfirmed += 1);
-    tracing::error!(
-        job_id = %job.job_id(),
-        attempt = job.attempt(),
-        "the result could not be stored; the lease runs out and the job is tried again"
-    );
 }

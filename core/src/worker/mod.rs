@@ -265,27 +265,44 @@ impl<B: QueueBackend + ?Sized> Shared<B> {
     /// Passes a result on to the completer.
     fn send(&self, result: inbox::Completion) {
         if let Err(result) = self.inbox.push(result) {
-            self.live.remove(&result.held);
-            let job_id = result.job().job_id();
-            tracing::error!(%job_id, "the worker has stopped; the result is dropped and the lease runs out");
+            self.unconfirmed(&result.held);
         }
+    }
+
+    /// The claim's lease is left to run out: whoever claims the job next decides.
+    fn let_go(&self, held: &Held) {
+        if self.live.remove(held) {
+            self.tally.note(|report| report.unconfirmed += 1);
+        }
+    }
+
+    /// The database did not take the result in time, or at all.
+    fn unconfirmed(&self, held: &Held) {
+        self.let_go(held);
+        let job = &held.job;
+        observe::lost(self.backend.engine(), job, "unconfirmed");
+        tracing::error!(
+            job_id = %job.job_id(),
+            attempt = job.attempt(),
+            "the result could not be stored; the lease runs out and the job is tried again"
+        );
     }
 
     /// The claim is over: the database said that it no longer held.
     fn lost(&self, held: &Held, reason: LostReason) {
         self.live.remove(held);
+        self.tally.note(|report| report.lost.add(reason));
         let job = &held.job;
         observe::lost(self.backend.engine(), job, reason.as_str());
-        self.tally.note(|report| report.lost.add(reason));
         tracing::warn!(job_id = %job.job_id(), attempt = job.attempt(), %reason, "claim lost; its result is dropped");
     }
 
     /// The claim is over: the handler acknowledged it.
     fn acked_in_transaction(&self, held: &Held) {
         self.live.remove(held);
+        self.tally.note(|report| report.succeeded += 1);
         observe::margin(self.backend.engine(), held);
         observe::acked(self.backend.engine(), &held.job);
-        self.tally.note(|report| report.succeeded += 1);
     }
 
     /// An operation failed, and the loop it belongs to goes on.

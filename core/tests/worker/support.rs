@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     /// The call is not carried out, and the caller does not know.
     RequestLost,
     Panic,
+    /// The call takes a second and a half.
+    Slow,
 }
 
 /// The model with faults on demand, and a count of its calls.
@@ -125,6 +127,10 @@ impl Faulty {
             Some(Fault::Engine) => Err(Error::Engine(failed())),
             Some(Fault::ReplyLost) => run().and_then(|_| Err(Error::OutcomeUnknown(failed()))),
             Some(Fault::RequestLost) => Err(Error::OutcomeUnknown(failed())),
+            Some(Fault::Slow) => {
+                std::thread::sleep(ms(1_500));
+                run()
+            }
             Some(Fault::Panic) => panic!("a bug of the backend"),
         }
     }
