@@ -129,14 +129,14 @@ impl Crew {
         true
     }
 
-    /// Joins the threads of a role, if they have ended by `until`. Else they are left to themselves.
+    /// Joins the threads of a role that have ended by `until`. The others are left to themselves.
     pub(super) fn join(&self, role: Role, until: Instant) {
         let ended = self.wait(role, until);
         let handles: Vec<_> = lock(&self.handles)
             .extract_if(.., |(of, _)| *of == role)
             .collect();
         for (_, handle) in handles {
-            if !ended {
+            if !ended && !handle.is_finished() {
                 tracing::error!(
                     thread = role.thread_name(),
                     "has not ended, and is left to itself"

@@ -184,9 +184,10 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
     /// waits up to `drain` for running handlers, which see [`Context::is_stopping`]. Those that
     /// still run then see
     /// [`Context::is_cancelled`], and are waited for during the grace period
-    /// ([`WorkerBuilder::cancel_grace`]). Every thread has ended when this returns, but those of
-    /// handlers that did not return even then: their jobs are in [`Report::abandoned`], and come
-    /// back when their leases run out.
+    /// ([`WorkerBuilder::cancel_grace`]). When this returns, every thread has ended but those that
+    /// are still in a call, of a handler or of the backend, which did not return even then: such
+    /// a thread ends when its call does. Jobs that hang on one are in [`Report::abandoned`], and
+    /// come back when their leases run out.
     ///
     /// A second call waits for the first and returns the same report. Do not call it from a
     /// handler: it would wait for itself until the time is up.
@@ -201,10 +202,15 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
             End::NotYet => *end = End::Stopping,
         }
         drop(end);
+        let ending = Ending(self);
         let report = shutdown::stop(&self.shared, &self.crew, drain);
+        ending.0.stopped(&report);
+        report
+    }
+
+    fn stopped(&self, report: &Report) {
         *lock(&self.end) = End::Stopped(report.clone());
         self.ended.notify_all();
-        report
     }
 
     /// Waits until another thread has stopped the worker.
@@ -215,6 +221,19 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
                 return report.clone();
             }
             end = wait_for(&self.ended, end);
+        }
+    }
+}
+
+/// A stop on its way. Should it panic, the worker has stopped all the same: whoever waits for its
+/// end (its own drop, above all) would wait for ever.
+struct Ending<'a, B: Administration + ?Sized + 'static>(&'a Worker<B>);
+
+impl<B: Administration + ?Sized + 'static> Drop for Ending<'_, B> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && matches!(*lock(&self.0.end), End::Stopping) {
+            let report = shutdown::abort(&self.0.shared);
+            self.0.stopped(&report);
         }
     }
 }

@@ -274,3 +274,21 @@ fn a_result_that_comes_too_late_is_counted() {
     assert_eq!((report.succeeded, report.unconfirmed), (1, 1), "{report:?}");
     assert!(report.abandoned.is_empty(), "{report:?}");
 }
+
+#[test]
+fn a_stop_that_panics_holds_nobody_who_waits_for_the_end() {
+    let bench = Bench::new();
+    let worker = bench
+        .worker()
+        .handle_kind(KIND, 1..=1, |_, _| ())
+        .start()
+        .unwrap();
+    bench.backend.trip("ring");
+    let stop = std::panic::AssertUnwindSafe(|| worker.stop(ms(10)));
+    assert!(std::panic::catch_unwind(stop).is_err());
+    assert_eq!(worker.join(), worker.stop(ms(10)));
+    drop(worker);
+    until("the threads have ended", || {
+        Arc::strong_count(&bench.backend) == 1
+    });
+}
