@@ -11,7 +11,6 @@ use crate::receipt::{Fenced, LostClaim, Receipt};
 use crate::request::{Disposition, Failure};
 
 use super::aftermath::{self, Aftermath};
-use super::held::Held;
 use super::idle::Backoff;
 use super::inbox::{self, Why, Wish};
 use super::signal::Phase;
@@ -20,6 +19,10 @@ use super::{Shared, observe};
 /// Pauses before results are tried again: several tries fit into a lease.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
+
+/// How often a result is refused by itself before it is given up: what the database does not take
+/// for a reason that does not pass must not keep its lease for ever.
+const REFUSALS_MOST: u32 = 5;
 
 /// Sends results until no more come. A lost reply is looked into, and never becomes a failed job.
 pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
@@ -32,11 +35,11 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
             continue;
         }
         let now = Instant::now();
-        let (again, late): (Vec<_>, Vec<_>) = unsettled
+        let (again, hopeless): (Vec<_>, Vec<_>) = unsettled
             .into_iter()
-            .partition(|result| result.held.deadline() > now);
-        for result in late {
-            give_up(shared, &result.held);
+            .partition(|result| result.held.deadline() > now && result.refusals < REFUSALS_MOST);
+        for result in hopeless {
+            shared.unconfirmed(&result.held);
         }
         if !again.is_empty() {
             shared.inbox.put_back(again);
@@ -44,11 +47,11 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
         }
     }
     for result in shared.inbox.rest() {
-        give_up(shared, &result.held);
+        shared.unconfirmed(&result.held);
     }
 }
 
-/// Settles a batch. Should the backend panic, the leases of the batch are let go, so that none is
+/// Settles a batch. Should the backend panic, or who hears of the verdicts, the leases of the batch are let go, so that none is
 /// renewed for ever.
 fn settle_or_let_go<B: Administration + ?Sized>(
     shared: &Shared<B>,
@@ -59,9 +62,10 @@ fn settle_or_let_go<B: Administration + ?Sized>(
         .map(|result| Arc::clone(&result.held))
         .collect();
     catch_unwind(AssertUnwindSafe(|| settle(shared, batch))).unwrap_or_else(|_| {
-        for held in held.iter().filter(|held| shared.live.holds(held)) {
-            give_up(shared, held);
-        }
+        // All are let go before any is spoken of: it may be the metrics recorder that panics.
+        let left: Vec<_> = held.iter().filter(|held| shared.live.holds(held)).collect();
+        left.iter().for_each(|held| shared.let_go(held));
+        left.iter().for_each(|held| shared.unconfirmed(held));
         Vec::new()
     })
 }
@@ -136,8 +140,12 @@ fn doubt<B: Administration + ?Sized>(
             result.doubted = true;
             look(shared, result, again);
         } else {
-            // Whatever is wrong with one result must not keep its neighbours from being stored.
-            result.alone |= several && !error.is_transient();
+            if !error.is_transient() {
+                // One of them may be what is wrong. By itself it is told from its neighbours, and
+                // it waits behind them.
+                result.alone = true;
+                result.refusals += u32::from(!several);
+            }
             again.push(result);
         }
     }
@@ -213,17 +221,4 @@ fn refused<B: Administration + ?Sized>(
 ) {
     result.held.lose(lost.reason());
     shared.lost(&result.held, lost.reason());
-}
-
-/// The lease is over and the database did not answer: whoever claims the job next decides.
-fn give_up<B: Administration + ?Sized>(shared: &Shared<B>, held: &Held) {
-    shared.live.remove(held);
-    let job = &held.job;
-    observe::lost(shared.backend.engine(), job, "unconfirmed");
-    shared.tally.note(|report| report.unconfirmed += 1);
-    tracing::error!(
-        job_id = %job.job_id(),
-        attempt = job.attempt(),
-        "the result could not be stored before the lease was over; the job is tried again"
-    );
 }

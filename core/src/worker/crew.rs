@@ -44,6 +44,15 @@ impl Role {
         Self::Periodic,
     ];
 
+    /// Until when the loop is entered again after a panic. While handlers end, their leases are
+    /// renewed and their results stored.
+    fn needed_until(self) -> Phase {
+        match self {
+            Self::Completer | Self::Heartbeat => Phase::Ended,
+            _ => Phase::Draining,
+        }
+    }
+
     /// The thread's name; Linux shows 15 bytes of it.
     fn thread_name(self) -> &'static str {
         match self {
@@ -75,7 +84,7 @@ struct Running {
 }
 
 impl Crew {
-    /// Starts a thread whose loop is entered again when it panics, until the worker stops.
+    /// Starts a thread whose loop is entered again when it panics, until the role is not needed.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -91,7 +100,7 @@ impl Crew {
         let spawned = thread.spawn(move || {
             while catch_unwind(AssertUnwindSafe(&body)).is_err() {
                 tracing::error!(thread = role.thread_name(), "panicked; goes on");
-                if signal.sleep(AFTER_PANIC, Phase::Draining) && role != Role::Completer {
+                if signal.sleep(AFTER_PANIC, role.needed_until()) {
                     break;
                 }
             }
@@ -120,14 +129,14 @@ impl Crew {
         true
     }
 
-    /// Joins the threads of a role, if they have ended by `until`. Else they are left to themselves.
+    /// Joins the threads of a role that have ended by `until`. The others are left to themselves.
     pub(super) fn join(&self, role: Role, until: Instant) {
         let ended = self.wait(role, until);
         let handles: Vec<_> = lock(&self.handles)
             .extract_if(.., |(of, _)| *of == role)
             .collect();
         for (_, handle) in handles {
-            if !ended {
+            if !ended && !handle.is_finished() {
                 tracing::error!(
                     thread = role.thread_name(),
                     "has not ended, and is left to itself"
@@ -194,6 +203,24 @@ mod tests {
         assert!(crew.wait(Role::Reaper, Instant::now() + Duration::from_secs(20)));
         assert_eq!(entered.load(Ordering::SeqCst), 2);
         crew.join(Role::Reaper, Instant::now());
+    }
+
+    #[test]
+    fn the_heartbeat_and_the_completer_outlive_a_panic_while_the_worker_drains() {
+        for role in [Role::Heartbeat, Role::Completer] {
+            let (crew, signal) = (Crew::default(), Arc::new(Signal::new()));
+            signal.advance(Phase::Draining);
+            let entered = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&entered);
+            let begun = Instant::now();
+            crew.spawn(role, Arc::clone(&signal), move || {
+                assert!(counter.fetch_add(1, Ordering::SeqCst) > 0, "the first time");
+            })
+            .unwrap();
+            assert!(crew.wait(role, begun + Duration::from_secs(20)));
+            assert_eq!(entered.load(Ordering::SeqCst), 2);
+            assert!(begun.elapsed() >= AFTER_PANIC, "it did not pause");
+        }
     }
 
     #[test]

@@ -81,7 +81,11 @@ impl<B: ?Sized> Handler<B> {
         match catch_unwind(AssertUnwindSafe(|| (self.run)(context))) {
             Ok(Ok(outcome)) => Ended::Returned(outcome),
             Ok(Err(error)) => Ended::Broke(Broken::Undecodable(ErrorText::of(&error))),
-            Err(panic) => Ended::Broke(Broken::Panicked(message(&*panic))),
+            Err(panic) => {
+                let message = message(&*panic);
+                discard(panic);
+                Ended::Broke(Broken::Panicked(message))
+            }
         }
     }
 }
@@ -92,6 +96,13 @@ fn message(panic: &(dyn Any + Send)) -> ErrorText {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     ErrorText::new(format!("panicked: {}", said.unwrap_or("(not a text)")))
+}
+
+/// Drops what a panic carried, which is anything, and may panic when it is dropped.
+fn discard(panic: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
 }
 
 /// The handlers of a worker, by kind.
@@ -198,6 +209,18 @@ mod tests {
             "panicked: no 7"
         );
         let ended = call(|_, _| std::panic::panic_any(7_u8));
+        assert_eq!(panic_text(&ended), "panicked: (not a text)");
+    }
+
+    #[test]
+    fn a_panic_that_carries_another_is_told_as_one() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("once more");
+            }
+        }
+        let ended = call(|_, _| std::panic::panic_any(Bomb));
         assert_eq!(panic_text(&ended), "panicked: (not a text)");
     }
 

@@ -99,8 +99,9 @@ impl Live {
         lock(&self.claims).insert(key(&held), held);
     }
 
-    pub(super) fn remove(&self, held: &Held) {
-        lock(&self.claims).remove(&key(held));
+    /// Whether it was there.
+    pub(super) fn remove(&self, held: &Held) -> bool {
+        lock(&self.claims).remove(&key(held)).is_some()
     }
 
     pub(super) fn holds(&self, held: &Held) -> bool {

@@ -21,6 +21,8 @@ pub(super) struct Completion {
     pub(super) doubted: bool,
     /// A batch with this result in it was refused as a whole: it travels alone from now on.
     pub(super) alone: bool,
+    /// How often it was refused when it travelled alone.
+    pub(super) refusals: u32,
 }
 
 /// What is to become of the claim.
@@ -67,6 +69,7 @@ impl Completion {
             wish,
             doubted: false,
             alone: false,
+            refusals: 0,
         }
     }
 
@@ -148,10 +151,13 @@ impl Inbox {
         Ok(())
     }
 
-    /// Takes results back that are to be tried again, before the others and in their order.
+    /// Takes results back that are to be tried again, in their order: before the others, but those
+    /// that travel alone behind them.
     pub(super) fn put_back(&self, results: Vec<Completion>) {
+        let (alone, first): (Vec<_>, Vec<_>) = results.into_iter().partition(|result| result.alone);
         let mut state = lock(&self.state);
-        for result in results.into_iter().rev() {
+        state.results.extend(alone);
+        for result in first.into_iter().rev() {
             state.results.push_front(result);
         }
     }
@@ -246,8 +252,10 @@ mod tests {
         batch[1].alone = true;
         batch[2].alone = true;
         inbox.put_back(batch);
-        let sizes: Vec<usize> = (0..4).map(|_| inbox.take().unwrap().len()).collect();
-        assert_eq!(sizes, [1, 1, 1, 1]);
+        inbox.push(ack(5)).unwrap();
+        let batches: Vec<_> = (0..3).map(|_| ids(&inbox.take().unwrap())).collect();
+        assert_eq!(batches, [vec![1, 4], vec![2], vec![3]]);
+        assert_eq!(ids(&inbox.take().unwrap()), [5]);
     }
 
     #[test]

@@ -184,9 +184,10 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
     /// waits up to `drain` for running handlers, which see [`Context::is_stopping`]. Those that
     /// still run then see
     /// [`Context::is_cancelled`], and are waited for during the grace period
-    /// ([`WorkerBuilder::cancel_grace`]). Every thread has ended when this returns, but those of
-    /// handlers that did not return even then: their jobs are in [`Report::abandoned`], and come
-    /// back when their leases run out.
+    /// ([`WorkerBuilder::cancel_grace`]). When this returns, every thread has ended but those that
+    /// are still in a call, of a handler or of the backend, which did not return even then: such
+    /// a thread ends when its call does. Jobs that hang on one are in [`Report::abandoned`], and
+    /// come back when their leases run out.
     ///
     /// A second call waits for the first and returns the same report. Do not call it from a
     /// handler: it would wait for itself until the time is up.
@@ -201,10 +202,15 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
             End::NotYet => *end = End::Stopping,
         }
         drop(end);
+        let ending = Ending(self);
         let report = shutdown::stop(&self.shared, &self.crew, drain);
+        ending.0.stopped(&report);
+        report
+    }
+
+    fn stopped(&self, report: &Report) {
         *lock(&self.end) = End::Stopped(report.clone());
         self.ended.notify_all();
-        report
     }
 
     /// Waits until another thread has stopped the worker.
@@ -215,6 +221,19 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
                 return report.clone();
             }
             end = wait_for(&self.ended, end);
+        }
+    }
+}
+
+/// A stop on its way. Should it panic, the worker has stopped all the same: whoever waits for its
+/// end (its own drop, above all) would wait for ever.
+struct Ending<'a, B: Administration + ?Sized + 'static>(&'a Worker<B>);
+
+impl<B: Administration + ?Sized + 'static> Drop for Ending<'_, B> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && matches!(*lock(&self.0.end), End::Stopping) {
+            let report = shutdown::abort(&self.0.shared);
+            self.0.stopped(&report);
         }
     }
 }
@@ -265,27 +284,44 @@ impl<B: QueueBackend + ?Sized> Shared<B> {
     /// Passes a result on to the completer.
     fn send(&self, result: inbox::Completion) {
         if let Err(result) = self.inbox.push(result) {
-            self.live.remove(&result.held);
-            let job_id = result.job().job_id();
-            tracing::error!(%job_id, "the worker has stopped; the result is dropped and the lease runs out");
+            self.unconfirmed(&result.held);
         }
+    }
+
+    /// The claim's lease is left to run out: whoever claims the job next decides.
+    fn let_go(&self, held: &Held) {
+        if self.live.remove(held) {
+            self.tally.note(|report| report.unconfirmed += 1);
+        }
+    }
+
+    /// The database did not take the result in time, or at all.
+    fn unconfirmed(&self, held: &Held) {
+        self.let_go(held);
+        let job = &held.job;
+        observe::lost(self.backend.engine(), job, "unconfirmed");
+        tracing::error!(
+            job_id = %job.job_id(),
+            attempt = job.attempt(),
+            "the result could not be stored; the lease runs out and the job is tried again"
+        );
     }
 
     /// The claim is over: the database said that it no longer held.
     fn lost(&self, held: &Held, reason: LostReason) {
         self.live.remove(held);
+        self.tally.note(|report| report.lost.add(reason));
         let job = &held.job;
         observe::lost(self.backend.engine(), job, reason.as_str());
-        self.tally.note(|report| report.lost.add(reason));
         tracing::warn!(job_id = %job.job_id(), attempt = job.attempt(), %reason, "claim lost; its result is dropped");
     }
 
     /// The claim is over: the handler acknowledged it.
     fn acked_in_transaction(&self, held: &Held) {
         self.live.remove(held);
+        self.tally.note(|report| report.succeeded += 1);
         observe::margin(self.backend.engine(), held);
         observe::acked(self.backend.engine(), &held.job);
-        self.tally.note(|report| report.succeeded += 1);
     }
 
     /// An operation failed, and the loop it belongs to goes on.

@@ -7,7 +7,7 @@
 //! | `queue_table_failed_total` | counter | engine, queue, kind, reason | attempts failed: `error`, `panic` or `undecodable` |
 //! | `queue_table_dead_total` | counter | engine, queue, kind | of these, those that left the job dead |
 //! | `queue_table_released_total` | counter | engine, queue, kind, reason | claims given back: `snooze`, `release` or `unstarted` |
-//! | `queue_table_lost_claims_total` | counter | engine, queue, kind, reason | results refused: `expired`, `superseded`, `finished`, `gone`; `unconfirmed` when the database stayed away until the lease was over |
+//! | `queue_table_lost_claims_total` | counter | engine, queue, kind, reason | results refused: `expired`, `superseded`, `finished`, `gone`; `unconfirmed` when the database did not take the result |
 //! | `queue_table_reaped_total` | counter | engine, queue, to | jobs the reaper moved, to `ready` or `dead` |
 //! | `queue_table_purged_total` | counter | engine | rows that retention deleted |
 //! | `queue_table_ticks_total` | counter | engine, queue, kind | jobs that a schedule enqueued |

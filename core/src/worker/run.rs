@@ -18,10 +18,37 @@ use super::{Shared, observe};
 /// One handler thread: takes jobs until the slots are closed.
 pub(super) fn run<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
     while let Some(held) = shared.slots.next() {
+        let mut turn = Turn::new(shared, &held);
         note_running(shared);
-        let took = one(shared, held);
-        shared.slots.done(took);
+        turn.took = one(shared, Arc::clone(&held));
+        drop(turn);
         note_running(shared);
+    }
+}
+
+/// A slot while it is busy with a job. The handler's own panic is an outcome; any other (of a
+/// metrics recorder, of a tracing layer) passes through here, and must keep neither the slot nor
+/// the claim.
+struct Turn<'a, B: QueueBackend + ?Sized> {
+    shared: &'a Shared<B>,
+    held: &'a Held,
+    took: Option<Duration>,
+}
+
+impl<'a, B: QueueBackend + ?Sized> Turn<'a, B> {
+    fn new(shared: &'a Shared<B>, held: &'a Held) -> Self {
+        let took = None;
+        Self { shared, held, took }
+    }
+}
+
+impl<B: QueueBackend + ?Sized> Drop for Turn<'_, B> {
+    fn drop(&mut self) {
+        // Neither metrics nor logs here: a second panic would end the process.
+        if std::thread::panicking() {
+            self.shared.let_go(self.held);
+        }
+        self.shared.slots.done(self.took);
     }
 }
 

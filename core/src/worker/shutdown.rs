@@ -41,25 +41,35 @@ pub(super) fn stop<B: QueueBackend + ?Sized>(
     crew.wait(Role::Completer, stored_by + Duration::from_secs(1));
     shared.signal.advance(Phase::Ended);
     // A handler that has not returned by now has had its time; the others need only see the end.
+    let ended_by = in_future(settle);
     let handlers_by = if shared.slots.busy() == 0 {
-        settle
+        ended_by
     } else {
-        Duration::ZERO
+        Instant::now()
     };
-    crew.join(Role::Handler, in_future(handlers_by));
+    crew.join(Role::Handler, handlers_by);
     for role in Role::ALL {
-        crew.join(*role, in_future(settle));
+        crew.join(*role, ended_by);
     }
-    let mut report = shared.tally.report();
-    report.abandoned = shared
-        .live
-        .all()
-        .iter()
-        .map(|held| held.job.job_id())
-        .collect();
+    let report = last_report(shared);
     for job_id in &report.abandoned {
         tracing::error!(%job_id, "the job was not ended in time; its lease runs out");
     }
+    report
+}
+
+/// Ends a stop that panicked: every thread is told to end, and none is waited for.
+pub(super) fn abort<B: QueueBackend + ?Sized>(shared: &Shared<B>) -> Report {
+    shared.slots.close();
+    shared.inbox.close(Instant::now());
+    shared.signal.advance(Phase::Ended);
+    last_report(shared)
+}
+
+fn last_report<B: QueueBackend + ?Sized>(shared: &Shared<B>) -> Report {
+    let mut report = shared.tally.report();
+    let live = shared.live.all();
+    report.abandoned = live.iter().map(|held| held.job.job_id()).collect();
     report
 }
 

@@ -223,7 +223,9 @@ fn a_storm_of_errors_loses_no_job() {
         Fault::Unavailable,
         Fault::Engine,
     ];
-    for operation in ["ack", "fail", "renew", "reap", "get", "failures"] {
+    // A storm of renewals as long as the lease would rightly cost claims: that one is shorter.
+    bench.backend.fail("renew", storm.into_iter().take(3));
+    for operation in ["ack", "fail", "reap", "get", "failures"] {
         bench
             .backend
             .fail(operation, storm.iter().cycle().take(10).copied());
@@ -234,7 +236,7 @@ fn a_storm_of_errors_loses_no_job() {
     let worker = bench
         .worker()
         .slots(8)
-        .lease(Duration::from_secs(5))
+        .lease(Duration::from_secs(10))
         .handle_kind(KIND, 1..=1, move |job, _| {
             if job.attempt() == 1 && job.job_id().get() % 5 == 0 {
                 return Outcome::retry("no route");
@@ -250,4 +252,48 @@ fn a_storm_of_errors_loses_no_job() {
     assert_eq!(report.retried, 40, "{report:?}");
     assert_eq!(report.lost.total() + report.unconfirmed, 0, "{report:?}");
     assert_eq!(done.load(Ordering::SeqCst), 200);
+}
+
+#[test]
+fn a_result_that_the_database_never_takes_blocks_no_other_and_is_given_up() {
+    let bench = Bench::new();
+    let ids = bench.jobs(3);
+    bench.backend.poison(ids[0]);
+    let worker = bench
+        .worker()
+        .slots(3)
+        .lease(Duration::from_secs(60))
+        .handle_kind(KIND, 1..=1, |_, _| ())
+        .start()
+        .unwrap();
+    bench.until_all(&ids[1..], State::Succeeded);
+    until("the other is given up", || worker.report().unconfirmed == 1);
+    bench.until_all(&bench.jobs(3), State::Succeeded);
+    let begun = Instant::now();
+    let report = worker.stop(Duration::from_secs(20));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{report:?}");
+    assert_eq!((report.succeeded, report.unconfirmed), (5, 1), "{report:?}");
+    assert_eq!(bench.state(ids[0]), State::Running, "its lease runs out");
+}
+
+#[test]
+fn a_panic_beside_the_handler_keeps_neither_slot_nor_claim() {
+    let bench = Bench::new();
+    bench.backend.trip("engine");
+    let id = bench.jobs(1)[0];
+    let worker = bench
+        .worker()
+        .slots(1)
+        .lease(ms(500))
+        .handle_kind(KIND, 1..=1, |_, _| ())
+        .start()
+        .unwrap();
+    until("the job is done", || worker.report().succeeded == 1);
+    let report = worker.stop(Duration::from_secs(20));
+    assert_eq!(
+        (report.unconfirmed, bench.row(id).attempts >= 2),
+        (1, true),
+        "{report:?}"
+    );
+    assert!(report.abandoned.is_empty());
 }

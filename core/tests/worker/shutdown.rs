@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use queue_table_core::worker::{Outcome, StartError};
 use queue_table_core::{Administration, State, Worker};
 
-use crate::support::{Bench, KIND, ms, until};
+use crate::support::{Bench, Fault, KIND, ms, until};
 
 #[test]
 fn running_handlers_are_drained_and_their_results_stored() {
@@ -247,4 +247,48 @@ fn settings_outside_their_limits_are_refused_by_name() {
         "handler"
     );
     assert_eq!(refusal(good().name("")), "worker name");
+}
+
+#[test]
+fn a_result_that_comes_too_late_is_counted() {
+    let bench = Bench::new();
+    bench.backend.fail("ack", [Fault::Slow]);
+    let quick = bench.jobs(1)[0];
+    let worker = bench
+        .worker()
+        .cancel_grace(ms(100))
+        .handle_kind(KIND, 1..=1, move |job, context| {
+            if job.job_id() != quick {
+                until("the handler is told", || context.is_cancelled());
+                std::thread::sleep(ms(500));
+            }
+        })
+        .start()
+        .unwrap();
+    until("the first is on its way", || {
+        bench.backend.calls("ack") == 1
+    });
+    bench.jobs(1);
+    until("the second runs", || worker.report().started == 2);
+    let report = worker.stop(ms(10));
+    assert_eq!((report.succeeded, report.unconfirmed), (1, 1), "{report:?}");
+    assert!(report.abandoned.is_empty(), "{report:?}");
+}
+
+#[test]
+fn a_stop_that_panics_holds_nobody_who_waits_for_the_end() {
+    let bench = Bench::new();
+    let worker = bench
+        .worker()
+        .handle_kind(KIND, 1..=1, |_, _| ())
+        .start()
+        .unwrap();
+    bench.backend.trip("ring");
+    let stop = std::panic::AssertUnwindSafe(|| worker.stop(ms(10)));
+    assert!(std::panic::catch_unwind(stop).is_err());
+    assert_eq!(worker.join(), worker.stop(ms(10)));
+    drop(worker);
+    until("the threads have ended", || {
+        Arc::strong_count(&bench.backend) == 1
+    });
 }

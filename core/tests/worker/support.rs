@@ -1,7 +1,7 @@
 //! A backend in memory whose calls can be made to fail, and what the tests of the worker have in
 //! common.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     /// The call is not carried out, and the caller does not know.
     RequestLost,
     Panic,
+    /// The call takes a second and a half.
+    Slow,
 }
 
 /// The model with faults on demand, and a count of its calls.
@@ -40,6 +42,8 @@ pub(crate) struct Faulty {
     faults: Mutex<BTreeMap<&'static str, VecDeque<Fault>>>,
     calls: Mutex<BTreeMap<&'static str, usize>>,
     down: AtomicBool,
+    poisoned: Mutex<Option<JobId>>,
+    tripped: Mutex<BTreeSet<&'static str>>,
     largest_claim: Mutex<u32>,
 }
 
@@ -58,6 +62,22 @@ impl Faulty {
     /// Takes the database down: every call is Unavailable until it is up again.
     pub(crate) fn take_down(&self) {
         self.down.store(true, Ordering::SeqCst);
+    }
+
+    /// Every ack with this job in it fails from now on, and no retry helps.
+    pub(crate) fn poison(&self, job: JobId) {
+        *self.poisoned.lock().unwrap() = Some(job);
+    }
+
+    /// The next call of this operation, which cannot fail, panics: `ring`, or `engine` when a
+    /// handler thread asks.
+    pub(crate) fn trip(&self, operation: &'static str) {
+        self.tripped.lock().unwrap().insert(operation);
+    }
+
+    fn stumble(&self, operation: &'static str) {
+        let tripped = self.tripped.lock().unwrap().remove(operation);
+        assert!(!tripped, "a bug of the backend");
     }
 
     pub(crate) fn bring_up(&self) {
@@ -107,6 +127,10 @@ impl Faulty {
             Some(Fault::Engine) => Err(Error::Engine(failed())),
             Some(Fault::ReplyLost) => run().and_then(|_| Err(Error::OutcomeUnknown(failed()))),
             Some(Fault::RequestLost) => Err(Error::OutcomeUnknown(failed())),
+            Some(Fault::Slow) => {
+                std::thread::sleep(ms(1_500));
+                run()
+            }
             Some(Fault::Panic) => panic!("a bug of the backend"),
         }
     }
@@ -114,6 +138,9 @@ impl Faulty {
 
 impl QueueBackend for Faulty {
     fn engine(&self) -> &'static str {
+        if std::thread::current().name() == Some("qt-handler") {
+            self.stumble("engine");
+        }
         "faulty"
     }
 
@@ -133,7 +160,16 @@ impl QueueBackend for Faulty {
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
-        self.call("ack", || self.model.ack(receipts))
+        let poisoned = *self.poisoned.lock().unwrap();
+        self.call("ack", || {
+            if receipts
+                .iter()
+                .any(|receipt| Some(receipt.job_id()) == poisoned)
+            {
+                return Err(Error::Engine(Failed::new("faulty", "ack", "poisoned")));
+            }
+            self.model.ack(receipts)
+        })
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
@@ -149,6 +185,7 @@ impl QueueBackend for Faulty {
     }
 
     fn ring(&self, queue: &QueueName) {
+        self.stumble("ring");
         self.model.ring(queue);
     }
 }
@@ -259,6 +296,8 @@ impl Bench {
             faults: Mutex::default(),
             calls: Mutex::default(),
             down: AtomicBool::new(false),
+            poisoned: Mutex::default(),
+            tripped: Mutex::default(),
             largest_claim: Mutex::default(),
         };
         Self {
