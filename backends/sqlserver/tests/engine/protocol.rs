@@ -274,6 +274,33 @@ fn a_purge_halves_a_refused_batch_until_the_kept_row_stands_alone() {
     assert_eq!(fake.count(&Request::Commit), 3, "each its own");
 }
 
+#[test]
+fn a_purge_is_the_one_that_a_deadlock_ends_and_the_next_use_is_not() {
+    let fake = Fake::serve(|request| match request {
+        Request::Statement("purge_select") => Reply::Rows(
+            vec!["job_id", "finished_at"],
+            vec![vec![1.into(), 10.into()]],
+        ),
+        Request::Statement("purge") => numbers("job_id", &[1]),
+        _ => Reply::Done,
+    });
+    let request = PurgeRequest {
+        succeeded_after: Some(Delay::ZERO),
+        dead_after: None,
+        limit: BatchSize::new(8).unwrap(),
+        cursor: None,
+    };
+    fake.queue().purge(&request).unwrap();
+    let asked = fake.asked();
+    let begun = asked.iter().position(|request| *request == Request::Begin);
+    let next = &asked[begun.unwrap() + 1..];
+    let low = |request: &Request| matches!(request, Request::Batch(text) if text.contains("SET DEADLOCK_PRIORITY LOW"));
+    assert!(low(&next[0]), "{next:?}");
+    assert_eq!(next[1], Request::Statement("purge"));
+    let session = queue_table_sqlserver::session_settings(std::time::Duration::from_secs(1));
+    assert!(session.contains("SET DEADLOCK_PRIORITY NORMAL"));
+}
+
 /// Answers a replay of job 7, whose key names `holder` now.
 fn replay(holder: i64, state: &'static str) -> Fake {
     Fake::serve(move |request| match request {
