@@ -77,12 +77,20 @@ impl SqliteQueueBuilder {
     /// Makes the queue. Opens nothing yet.
     ///
     /// # Errors
-    /// [`Error::Rejected`] for a path that is no file (empty, `:memory:`, a URI), and for a table in a schema, which
-    /// SQLite does not have; [`Error::Unavailable`] when the file's folder is not there; [`Error::Unsupported`] when the
+    /// [`Error::Rejected`] for a path that is no file (empty, `:memory:`, a URI), for 0 readers, and for a table in a
+    /// schema, which SQLite does not have; [`Error::Unavailable`] when the file's folder is not there; [`Error::Unsupported`] when the
     /// SQLite library is too old.
     pub fn build(self) -> Result<SqliteQueue> {
         check_version(rusqlite::version_number())?;
         check_path(&self.path)?;
+        if self.readers_max == 0 {
+            let problem = Problem::OutOfRange {
+                given: 0,
+                min: 1,
+                max: i64::from(u32::MAX),
+            };
+            return Err(Invalid::new("readers_max", problem).into());
+        }
         if self.table.schema().is_some() {
             let problem = Problem::Other("is given, but SQLite has no schemas; leave it out");
             return Err(Invalid::new("schema", problem).into());
@@ -93,7 +101,7 @@ impl SqliteQueueBuilder {
             &file,
             self.table,
             self.busy_deadline,
-            self.readers_max.max(1),
+            self.readers_max,
         ))
     }
 }
@@ -142,6 +150,16 @@ mod tests {
             assert_eq!(refused(path).kind(), "rejected", "{path}");
         }
         assert!(refused(":memory:").to_string().contains("give a file"));
+    }
+
+    #[test]
+    fn no_reader_at_all_is_refused_and_the_limit_named() {
+        let builder = SqliteQueueBuilder::new(Path::new("jobs.db")).readers_max(0);
+        let refused = builder.build().unwrap_err();
+        assert_eq!(refused.kind(), "rejected");
+        let told = queue_table_core::ErrorText::of(&refused);
+        assert!(told.as_str().contains("readers_max"), "{told}");
+        assert!(told.as_str().contains("1"), "{told}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The same operations inside a transaction that the caller owns.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use queue_table_core::{
@@ -126,17 +126,28 @@ impl TransactionalBackend for SqliteQueue {
         F: for<'t> FnOnce(&mut Self::Tx<'t>) -> std::result::Result<R, E>,
     {
         let rings = Rings::collect();
+        // `E` may hide the error, so BEGIN and COMMIT tell themselves whether the connection is done for.
+        let lost = Cell::new(false);
+        let note = |error: Error| {
+            let gone = matches!(error, Error::Unavailable(_) | Error::OutcomeUnknown(_));
+            lost.set(lost.get() || gone);
+            error
+        };
         let run = |connection: &mut Connection| {
             let mut tx = connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
-                .map_err(error::map("transaction"))?;
+                .map_err(error::map("transaction"))
+                .map_err(note)?;
             let value = work(&mut tx)?;
-            tx.commit().map_err(error::commit("transaction"))?;
+            tx.commit()
+                .map_err(error::commit("transaction"))
+                .map_err(note)?;
             Ok(value)
         };
+        let unsound = |_: &E| lost.get();
         let value = self
             .writer()
-            .with("transaction", self.deadline(), |_: &E| false, run)?;
+            .with("transaction", self.deadline(), unsound, run)?;
         rings.ring();
         Ok(value)
     }

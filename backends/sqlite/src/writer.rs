@@ -109,7 +109,7 @@ mod tests {
 
     use queue_table_core::{
         Administration, ClaimRequest, Kind, NewJob, Payload, QueueBackend, QueueBackendExt,
-        QueueName, State, WorkerId,
+        QueueName, State, TransactionalBackend, WorkerId,
     };
 
     use crate::SqliteQueue;
@@ -267,5 +267,30 @@ mod tests {
         std::fs::rename(&copy, &file).unwrap();
         assert_eq!(queue.enqueue(&[job()]).unwrap_err().kind(), "unavailable");
         assert_eq!(queue.enqueue(&[job()]).unwrap()[0].job_id().get(), 2);
+    }
+
+    #[test]
+    fn a_transaction_that_cannot_begin_closes_the_connection_whatever_the_callers_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        let queue = without_wal(&file);
+        // A folder where the journal belongs: SQLite takes it for one left over, and cannot open it.
+        let in_the_way = folder.path().join("jobs.db-journal");
+        std::fs::create_dir(&in_the_way).unwrap();
+        // The caller's own error type says nothing of what SQLite said.
+        struct Hidden;
+        impl From<Error> for Hidden {
+            fn from(_: Error) -> Self {
+                Self
+            }
+        }
+        let store = |tx: &mut rusqlite::Transaction<'_>| {
+            queue.enqueue_in(tx, &[job()])?;
+            Ok::<_, Hidden>(())
+        };
+        assert!(queue.transaction(store).is_err());
+        assert!(lock(&queue.writer().idle).is_none(), "closed");
+        std::fs::remove_dir(&in_the_way).unwrap();
+        assert!(queue.transaction(store).is_ok());
     }
 }

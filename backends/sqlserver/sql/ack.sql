@@ -10,13 +10,13 @@ SET state = N'succeeded',
   lease_until = NULL,
   last_error = NULL
 OUTPUT inserted.job_id
-FROM {job} AS job
-INNER JOIN OPENJSON(@P1) WITH (
+FROM OPENJSON(@P1) WITH (
   job_id BIGINT '$[0]',
   attempt INT '$[1]',
   worker NVARCHAR(128) '$[2]'
 ) AS given
-  ON given.job_id = job.job_id
+INNER LOOP JOIN {job} AS job
+  ON job.job_id = given.job_id
 WHERE job.state = N'running'
   AND job.attempts = given.attempt
   AND job.worker_id = given.worker COLLATE Latin1_General_100_BIN2

@@ -8,8 +8,8 @@ SET state = N'dead',
   finished_at = @now,
   last_error = COALESCE(job.last_error, @P2)
 OUTPUT inserted.job_id
-FROM {job} AS job WITH ({hints})
-INNER JOIN OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
-  ON given.job_id = job.job_id
+FROM OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
+INNER LOOP JOIN {job} AS job WITH ({hints})
+  ON job.job_id = given.job_id
 WHERE job.state = N'ready'
   AND job.attempts >= job.max_attempts

@@ -7,7 +7,7 @@ WITH due AS (
   SELECT TOP (@P1) job.job_id, job.queue, job.kind, job.payload, job.payload_version, job.state, job.priority,
     job.run_at, job.attempts, job.max_attempts, job.worker_id, job.lease_until, job.enqueued_at, job.claimed_at,
     job.last_error{job_columns}
-  FROM {job} AS job WITH ({hints})
+  FROM {job} AS job WITH ({hints}, INDEX({name}_ready))
   WHERE job.state = N'ready'
     AND job.queue = @P2
     AND job.priority = @P3

@@ -5,12 +5,12 @@
 UPDATE dedup
 SET job_id = given.job_id,
   scope = given.scope
-FROM {job_dedup} AS dedup
-INNER JOIN OPENJSON(@P1) WITH (
+FROM OPENJSON(@P1) WITH (
   queue NVARCHAR(128) '$[0]',
   dedup_key NVARCHAR(256) '$[1]',
   scope NVARCHAR(16) '$[2]',
   job_id BIGINT '$[3]'
 ) AS given
+INNER LOOP JOIN {job_dedup} AS dedup
   ON dedup.queue = given.queue COLLATE Latin1_General_100_BIN2
   AND dedup.dedup_key = given.dedup_key COLLATE Latin1_General_100_BIN2

@@ -15,8 +15,7 @@ SET state = next.state,
   lease_until = NULL,
   last_error = CASE WHEN given.action = N'release' THEN COALESCE(given.error, job.last_error) ELSE given.error END
 OUTPUT inserted.job_id, inserted.state, DATEDIFF_BIG(MICROSECOND, '19700101', inserted.run_at) AS run_at
-FROM {job} AS job
-INNER JOIN OPENJSON(@P1) WITH (
+FROM OPENJSON(@P1) WITH (
   job_id BIGINT '$[0]',
   attempt INT '$[1]',
   worker NVARCHAR(128) '$[2]',
@@ -24,7 +23,8 @@ INNER JOIN OPENJSON(@P1) WITH (
   delay BIGINT '$[4]',
   error NVARCHAR(MAX) '$[5]'
 ) AS given
-  ON given.job_id = job.job_id
+INNER LOOP JOIN {job} AS job
+  ON job.job_id = given.job_id
 CROSS APPLY (
   SELECT CASE
     WHEN given.action = N'dead' THEN N'dead'

@@ -3,6 +3,6 @@
 -- rows: job_id, state, attempts, worker_id
 -- rules: C5, C20
 SELECT job.job_id, job.state, job.attempts, job.worker_id
-FROM {job} AS job
-INNER JOIN OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
+FROM OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
+INNER LOOP JOIN {job} AS job
   ON job.job_id = given.job_id

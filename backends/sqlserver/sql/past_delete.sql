@@ -3,6 +3,6 @@
 -- rows: none
 -- rules: C20, C22
 DELETE past
-FROM {job_dedup_past} AS past
-INNER JOIN OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
-  ON given.job_id = past.job_id
+FROM OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
+INNER LOOP JOIN {job_dedup_past} AS past
+  ON past.job_id = given.job_id

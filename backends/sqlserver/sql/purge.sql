@@ -4,11 +4,11 @@
 -- rules: C22. A replayed job has another finished_at, or none.
 DELETE job
 OUTPUT deleted.job_id
-FROM {job} AS job WITH ({hints})
-INNER JOIN OPENJSON(@P1) WITH (
+FROM OPENJSON(@P1) WITH (
   job_id BIGINT '$[0]',
   finished_at BIGINT '$[1]'
 ) AS given
-  ON given.job_id = job.job_id
+INNER LOOP JOIN {job} AS job WITH ({hints})
+  ON job.job_id = given.job_id
 WHERE job.state IN (N'succeeded', N'dead')
   AND DATEDIFF_BIG(MICROSECOND, '19700101', job.finished_at) = given.finished_at

@@ -3,6 +3,6 @@
 -- rows: none
 -- rules: C22
 DELETE dedup
-FROM {job_dedup} AS dedup
-INNER JOIN OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
-  ON given.job_id = dedup.job_id
+FROM OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
+INNER LOOP JOIN {job_dedup} AS dedup
+  ON dedup.job_id = given.job_id

@@ -3,6 +3,6 @@
 -- rows: none
 -- rules: C22
 DELETE effect
-FROM {job_effect} AS effect
-INNER JOIN OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
-  ON given.job_id = effect.job_id
+FROM OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
+INNER LOOP JOIN {job_effect} AS effect
+  ON effect.job_id = given.job_id

@@ -3,6 +3,6 @@
 -- rows: none
 -- rules: C22
 DELETE failure
-FROM {job_failure} AS failure
-INNER JOIN OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
-  ON given.job_id = failure.job_id
+FROM OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
+INNER LOOP JOIN {job_failure} AS failure
+  ON failure.job_id = given.job_id

@@ -14,14 +14,14 @@ SET state = CASE WHEN job.attempts >= job.max_attempts THEN N'dead' ELSE N'ready
   lease_until = NULL,
   last_error = given.error
 OUTPUT inserted.job_id, inserted.state, DATEDIFF_BIG(MICROSECOND, '19700101', inserted.run_at) AS run_at
-FROM {job} AS job
-INNER JOIN OPENJSON(@P1) WITH (
+FROM OPENJSON(@P1) WITH (
   job_id BIGINT '$[0]',
   attempt INT '$[1]',
   delay BIGINT '$[2]',
   error NVARCHAR(MAX) '$[3]'
 ) AS given
-  ON given.job_id = job.job_id
+INNER LOOP JOIN {job} AS job
+  ON job.job_id = given.job_id
 WHERE job.state = N'running'
   AND job.attempts = given.attempt
   AND job.lease_until <= @now

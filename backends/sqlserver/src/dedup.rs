@@ -14,6 +14,9 @@ use crate::sql::Statements;
 /// How often keys are taken again that a purge deleted between being found and being locked.
 const TAKES_MAX: usize = 5;
 
+/// Most keys in one statement: below the 5,000 locks at which a table lock is taken.
+const KEYS_MAX: usize = 1_000;
+
 /// A queue and a dedup key.
 pub(crate) type Key<'a> = (&'a str, &'a str);
 
@@ -35,6 +38,15 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// What a key is after it was given to a job that was just stored.
+    pub(crate) fn by_a_new_job(id: JobId, scope: &str) -> Self {
+        Self {
+            holder: Some(id),
+            scope: scope.to_owned(),
+            state: Some(State::Ready),
+        }
+    }
+
     /// The job that the key names, unless the key is free.
     pub(crate) fn names(&self) -> Option<JobId> {
         let finished = self.state?.is_terminal();
@@ -45,18 +57,29 @@ impl Held {
     }
 }
 
-/// Locks the keys until the transaction ends, and tells whom each names. Keys that nobody held are
-/// now this transaction's.
+/// Locks the keys, from low to high, until the transaction ends, and tells whom each names. Those
+/// that nobody held are now this transaction's.
 pub(crate) async fn hold(
     client: &mut Client,
     sql: &Statements,
     operation: &'static str,
     mut namings: Vec<Naming<'_>>,
 ) -> Result<HashMap<(String, String), Held>> {
-    if namings.is_empty() {
-        return Ok(HashMap::new());
-    }
     namings.sort_unstable_by_key(|naming| naming.key);
+    let mut held = HashMap::new();
+    for some in namings.chunks(KEYS_MAX) {
+        held.extend(hold_some(client, sql, operation, some).await?);
+    }
+    Ok(held)
+}
+
+/// Locks the keys of one statement, which are sorted.
+async fn hold_some(
+    client: &mut Client,
+    sql: &Statements,
+    operation: &'static str,
+    namings: &[Naming<'_>],
+) -> Result<HashMap<(String, String), Held>> {
     let wanted = namings
         .iter()
         .map(|Naming { key, scope }| json!([key.0, key.1, scope]));

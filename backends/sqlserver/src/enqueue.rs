@@ -34,13 +34,16 @@ pub async fn enqueue(
     check_count("jobs", jobs.len(), ENQUEUE_MAX)?;
     let columns = jobs.iter().map(|job| sql.table.arrange(job.columns()));
     let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+    // All keys first, in one order: of two batches that want the same keys one waits, and never
+    // each for the other.
+    let mut held = dedup::hold(client, sql, "enqueue", namings(jobs)).await?;
     let mut answers = Vec::with_capacity(jobs.len());
     for range in chunks(jobs) {
         let chunk = Chunk {
             jobs: &jobs[range.clone()],
             columns: &columns[range],
         };
-        answers.extend(chunk.enqueue(client, sql).await?);
+        answers.extend(chunk.enqueue(client, sql, &mut held).await?);
     }
     Ok(answers)
 }
@@ -72,6 +75,19 @@ fn key_of<'j>(job: &'j NewJob, dedup: &'j Dedup) -> Key<'j> {
     (job.queue().as_str(), dedup.key.as_str())
 }
 
+/// Each key once, with the scope of the first job that has it.
+fn namings(jobs: &[NewJob]) -> Vec<Naming<'_>> {
+    let mut namings: HashMap<Key<'_>, &'static str> = HashMap::new();
+    for job in jobs {
+        if let Some(dedup) = job.dedup() {
+            let scope = dedup.scope.as_str();
+            namings.entry(key_of(job, dedup)).or_insert(scope);
+        }
+    }
+    let naming = |(key, scope)| Naming { key, scope };
+    namings.into_iter().map(naming).collect()
+}
+
 /// What becomes of one job of a chunk.
 #[derive(Clone, Copy)]
 enum Plan {
@@ -84,31 +100,22 @@ enum Plan {
 }
 
 impl Chunk<'_> {
-    async fn enqueue(&self, client: &mut Client, sql: &Statements) -> Result<Vec<Enqueued>> {
-        let held = dedup::hold(client, sql, "enqueue", self.namings()).await?;
-        let plans = self.plan(&held);
+    async fn enqueue(
+        &self,
+        client: &mut Client,
+        sql: &Statements,
+        held: &mut HashMap<(String, String), Held>,
+    ) -> Result<Vec<Enqueued>> {
+        let plans = self.plan(held);
         let stored: Vec<_> = positions(&plans).collect();
         let ids = self.store(client, sql, &stored).await?;
-        self.name(client, sql, &held, &ids).await?;
+        self.name(client, sql, held, &ids).await?;
         let answer = |(position, plan): (usize, &Plan)| match *plan {
             Plan::Store => Enqueued::Inserted(ids[&position]),
             Plan::Existing(id) => Enqueued::Existing(id),
             Plan::Follow(leader) => Enqueued::Existing(ids[&leader]),
         };
         Ok(plans.iter().enumerate().map(answer).collect())
-    }
-
-    /// Each key of the chunk once, with the scope of the first job that has it.
-    fn namings(&self) -> Vec<Naming<'_>> {
-        let mut namings: HashMap<Key<'_>, &'static str> = HashMap::new();
-        for job in self.jobs {
-            if let Some(dedup) = job.dedup() {
-                let scope = dedup.scope.as_str();
-                namings.entry(key_of(job, dedup)).or_insert(scope);
-            }
-        }
-        let naming = |(key, scope)| Naming { key, scope };
-        namings.into_iter().map(naming).collect()
     }
 
     fn plan(&self, held: &HashMap<(String, String), Held>) -> Vec<Plan> {
@@ -183,12 +190,12 @@ impl Chunk<'_> {
         Value::Array(values)
     }
 
-    /// Lets the keys of the stored jobs name them.
+    /// Lets the keys of the stored jobs name them, for the chunks that follow too.
     async fn name(
         &self,
         client: &mut Client,
         sql: &Statements,
-        held: &HashMap<(String, String), Held>,
+        held: &mut HashMap<(String, String), Held>,
         ids: &HashMap<usize, JobId>,
     ) -> Result<()> {
         let named = ids.iter().filter_map(|(&position, &id)| {
@@ -198,7 +205,13 @@ impl Chunk<'_> {
             let key = key_of(job, dedup);
             Some((Naming { key, scope }, id))
         });
-        dedup::put(client, sql, "enqueue", held, named.collect()).await
+        let named: Vec<_> = named.collect();
+        dedup::put(client, sql, "enqueue", held, named.clone()).await?;
+        for (Naming { key, scope }, id) in named {
+            let key = (key.0.to_owned(), key.1.to_owned());
+            held.insert(key, Held::by_a_new_job(id, scope));
+        }
+        Ok(())
     }
 }
 

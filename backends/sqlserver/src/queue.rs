@@ -114,19 +114,22 @@ impl SqlServerQueue {
     /// Decides an ack whose COMMIT was not answered by its rows: it was stored as a whole or not at
     /// all.
     ///
-    /// The rows' locks are had only once the lost transaction is over. A receipt that this ack held
-    /// is answered Ok when its attempt has succeeded: nobody else could have done that. One that
-    /// still runs is acknowledged now.
+    /// The rows' locks are had only once the lost transaction is over. It was stored when every row
+    /// that still has the attempt this ack held has succeeded; else the receipts are sent again.
     fn ack_again(&self, receipts: &[Receipt], held: &[Fenced<()>]) -> Result<Vec<Fenced<()>>> {
         self.in_transaction("ack", async |client, sql| {
             let seen = lifecycle::lock_receipts(client, sql, receipts).await?;
-            let stored = receipts.iter().zip(held).any(|(receipt, answer)| {
-                let row = seen.get(&receipt.job_id());
-                answer.is_ok()
-                    && row.is_some_and(|row| {
-                        row.state == State::Succeeded && row.attempts == receipt.attempt()
-                    })
-            });
+            let held_rows = receipts
+                .iter()
+                .zip(held)
+                .filter(|(_, answer)| answer.is_ok());
+            let mut theirs = held_rows
+                .filter_map(|(receipt, _)| {
+                    let row = seen.get(&receipt.job_id())?;
+                    (row.attempts == receipt.attempt()).then_some(row.state)
+                })
+                .peekable();
+            let stored = theirs.peek().is_some() && theirs.all(|state| state == State::Succeeded);
             if stored {
                 return Ok(held.to_vec());
             }
@@ -235,7 +238,13 @@ impl QueueBackend for SqlServerQueue {
             Ok(answers)
         });
         match result {
-            Err(Error::OutcomeUnknown(_)) => self.ack_again(receipts, &held.into_inner()),
+            Err(unknown @ Error::OutcomeUnknown(_)) => self
+                .ack_again(receipts, &held.into_inner())
+                .map_err(|error| {
+                    // To say that nothing changed would be wrong: the first COMMIT is still open.
+                    tracing::warn!(%error, "an ack whose commit was not answered stays undecided");
+                    unknown
+                }),
             result => result,
         }
     }

@@ -8,7 +8,7 @@ use queue_table_core::{
 };
 use serde_json::{Value, json};
 
-use crate::connection::{Client, rows};
+use crate::connection::{Client, batch, rows};
 use crate::decode::{self, Cells};
 use crate::dedup::{self, Naming};
 use crate::error::unexpected;
@@ -282,6 +282,7 @@ pub(crate) async fn purge(
     sql: &Statements,
     jobs: &[PurgeCursor],
 ) -> Result<u32> {
+    batch(client, "purge", &sql.purge_yield).await?;
     let given = jobs
         .iter()
         .map(|job| json!([job.job_id.get(), job.finished_at.as_micros()]));

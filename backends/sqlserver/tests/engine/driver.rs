@@ -205,6 +205,60 @@ fn an_ack_whose_lost_commit_did_not_go_through_is_sent_again() {
 }
 
 #[test]
+fn an_ack_that_cannot_be_decided_after_a_lost_commit_stays_unknown() {
+    // A lock timeout is contention, a lost connection unavailable: alone, both change nothing.
+    for timeout in [true, false] {
+        let locks = AtomicU32::new(0);
+        let fake = Fake::serve(move |request| match request {
+            Request::Statement("lock") if times(&locks) > 0 => match timeout {
+                true => Reply::Error(1222, 16),
+                false => Reply::Cut,
+            },
+            Request::Statement("lock") => locked("running", 2, Some("w1")),
+            Request::Statement("ack") => number("job_id", 7),
+            Request::Commit => Reply::Cut,
+            _ => Reply::Done,
+        });
+        let unknown = fake.queue().ack(&[receipt()]).unwrap_err();
+        assert_eq!(unknown.kind(), "outcome_unknown", "{timeout}");
+        assert_eq!(fake.count(&Request::Statement("ack")), 1);
+    }
+}
+
+#[test]
+fn an_ack_is_stored_only_when_each_of_its_attempts_has_succeeded() {
+    let (locks, commits) = (AtomicU32::new(0), AtomicU32::new(0));
+    let rows = |first: &'static str| {
+        let row = |id: i64, state: &'static str| {
+            let worker = match state {
+                "running" => "w1".into(),
+                _ => Cell::NoText,
+            };
+            vec![id.into(), state.into(), 2.into(), worker]
+        };
+        let names = vec!["job_id", "state", "attempts", "worker_id"];
+        Reply::Rows(names, vec![row(7, first), row(8, "running")])
+    };
+    let acks = AtomicU32::new(0);
+    let fake = Fake::serve(move |request| match request {
+        Request::Statement("lock") if times(&locks) > 0 => rows("succeeded"),
+        Request::Statement("lock") => rows("running"),
+        Request::Statement("ack") => {
+            let held: &[i64] = if times(&acks) == 0 { &[7, 8] } else { &[8] };
+            let held = held.iter().map(|&id| vec![id.into()]).collect();
+            Reply::Rows(vec!["job_id"], held)
+        }
+        Request::Commit if times(&commits) == 0 => Reply::Cut,
+        _ => Reply::Done,
+    });
+    let receipts = [7, 8].map(|id| Receipt::new(JobId::new(id), 2, worker()));
+    let answers = fake.queue().ack(&receipts).unwrap();
+    assert_eq!(fake.count(&Request::Statement("ack")), 2, "sent again");
+    assert!(answers[0].is_err(), "another ack had it: {answers:?}");
+    assert_eq!(answers[1], Ok(()));
+}
+
+#[test]
 fn a_claim_that_no_longer_holds_is_lost_with_its_reason() {
     for (state, attempts, worker, reason) in [
         ("running", 3, Some("w1"), LostReason::Superseded),

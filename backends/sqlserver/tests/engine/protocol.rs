@@ -153,6 +153,45 @@ fn a_duplicate_key_that_was_ignored_is_no_error_whatever_its_severity() {
     assert_eq!(answers, [Enqueued::Existing(JobId::new(5))]);
 }
 
+#[test]
+fn every_key_of_a_batch_is_held_before_its_first_job_is_stored() {
+    let names: Vec<_> = (0..1_001).map(|n| format!("k{n:04}")).collect();
+    // The last job is in the second statement, and its key is that of the first job.
+    let mut given: Vec<_> = names.iter().map(|name| job(Some(name))).collect();
+    given.push(job(Some("k0000")));
+    let (locks, stores) = (AtomicU32::new(0), AtomicU32::new(0));
+    let fake = Fake::serve(move |request| match request {
+        Request::Statement("dedup_lock") => {
+            let (first, second) = names.split_at(1_000);
+            let some = match locks.fetch_add(1, Ordering::SeqCst) {
+                0 => first,
+                _ => second,
+            };
+            let taken: Vec<_> = some.iter().map(|name| (name.as_str(), 0)).collect();
+            keys(&taken)
+        }
+        Request::Statement("enqueue") => match stores.fetch_add(1, Ordering::SeqCst) {
+            0 => numbers("job_id", &(1..=1_000).collect::<Vec<_>>()),
+            _ => numbers("job_id", &[1_001]),
+        },
+        _ => Reply::Done,
+    });
+    let answers = fake.queue().enqueue(&given).unwrap();
+    assert_eq!(answers[1_000], Enqueued::Inserted(JobId::new(1_001)));
+    assert_eq!(answers[1_001], Enqueued::Existing(JobId::new(1)));
+    let order = [
+        "dedup_take",
+        "dedup_lock",
+        "dedup_take",
+        "dedup_lock",
+        "enqueue",
+        "dedup_put",
+        "enqueue",
+        "dedup_put",
+    ];
+    assert_eq!(statements(&fake), order);
+}
+
 fn moved(jobs: &[(i64, &str)]) -> Reply {
     let row = |(id, state): &(i64, &str)| vec![(*id).into(), (*state).into(), 900.into()];
     Reply::Rows(
@@ -272,6 +311,33 @@ fn a_purge_halves_a_refused_batch_until_the_kept_row_stands_alone() {
     assert_eq!((purged.deleted, purged.kept), (7, vec![JobId::new(3)]));
     assert_eq!(purged.cursor.unwrap().job_id, JobId::new(8));
     assert_eq!(fake.count(&Request::Commit), 3, "each its own");
+}
+
+#[test]
+fn a_purge_is_the_one_that_a_deadlock_ends_and_the_next_use_is_not() {
+    let fake = Fake::serve(|request| match request {
+        Request::Statement("purge_select") => Reply::Rows(
+            vec!["job_id", "finished_at"],
+            vec![vec![1.into(), 10.into()]],
+        ),
+        Request::Statement("purge") => numbers("job_id", &[1]),
+        _ => Reply::Done,
+    });
+    let request = PurgeRequest {
+        succeeded_after: Some(Delay::ZERO),
+        dead_after: None,
+        limit: BatchSize::new(8).unwrap(),
+        cursor: None,
+    };
+    fake.queue().purge(&request).unwrap();
+    let asked = fake.asked();
+    let begun = asked.iter().position(|request| *request == Request::Begin);
+    let next = &asked[begun.unwrap() + 1..];
+    let low = |request: &Request| matches!(request, Request::Batch(text) if text.contains("SET DEADLOCK_PRIORITY LOW"));
+    assert!(low(&next[0]), "{next:?}");
+    assert_eq!(next[1], Request::Statement("purge"));
+    let session = queue_table_sqlserver::session_settings(std::time::Duration::from_secs(1));
+    assert!(session.contains("SET DEADLOCK_PRIORITY NORMAL"));
 }
 
 /// Answers a replay of job 7, whose key names `holder` now.
