@@ -116,7 +116,8 @@ impl Matrix {
     }
 
     /// What in the document is not as these records say. Engines that were not run this time are left out: their
-    /// columns cannot be judged here.
+    /// columns cannot be judged here. So are versions: they are those of the run that wrote the document, and servers
+    /// are updated without a change of ours.
     #[must_use]
     pub fn differences(&self, document: &str) -> Vec<String> {
         let not_run = self.not_run();
@@ -217,6 +218,9 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{line}");
 }
 
+/// The column of server versions, which is not judged.
+const VERSION: &str = "version";
+
 /// The cells of a document's tables, each with its row's and its column's name, without those of some engines.
 fn cells(document: &str, without: &[&str]) -> std::collections::BTreeSet<String> {
     let mut cells = std::collections::BTreeSet::new();
@@ -234,7 +238,8 @@ fn cells(document: &str, without: &[&str]) -> std::collections::BTreeSet<String>
             header = row;
         } else if !without.contains(&row[0]) && row[0] != "---" {
             let named = header.iter().zip(&row).skip(1);
-            let judged = named.filter(|(column, _)| !without.contains(column));
+            let judged =
+                named.filter(|(column, _)| !without.contains(column) && **column != VERSION);
             cells.extend(judged.map(|(column, cell)| format!("{} / {column}: {cell}", row[0])));
         }
     }
@@ -310,6 +315,21 @@ mod tests {
             engines: vec![column("a", &Outcome::Pass), not_run("b")],
         };
         assert_eq!(now.differences(&document), Vec::<String>::new());
+    }
+
+    #[test]
+    fn another_version_of_a_server_is_no_difference() {
+        let matrix = Matrix {
+            engines: vec![column("a", &Outcome::Pass)],
+        };
+        let EngineRun::Tried { version, .. } = &matrix.engines[0].run else {
+            panic!("the column was tried");
+        };
+        let document = matrix
+            .render()
+            .replace(&format!("| a | {version} |"), "| a | 0.0.1 |");
+        assert_ne!(document, matrix.render());
+        assert_eq!(matrix.differences(&document), Vec::<String>::new());
     }
 
     #[test]

@@ -67,7 +67,11 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
 
 fn check(matrix: &Matrix, file: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let differences = matrix.differences(&std::fs::read_to_string(file)?);
+    let required = std::env::var("QUEUE_TABLE_REQUIRE").unwrap_or_default();
     for engine in matrix.not_run() {
+        if required.split(',').any(|name| name.trim() == engine) {
+            return Err(format!("{engine} is required, and there are no records of it").into());
+        }
         eprintln!("{engine}: not run, so its column is not checked");
     }
     if differences.is_empty() {
