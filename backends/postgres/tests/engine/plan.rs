@@ -118,7 +118,7 @@ fn a_claim_reads_no_future_and_no_finished_rows() {
     let Some(tables) = Tables::fresh() else {
         return;
     };
-    fill(&tables, 100_000, 200, 100_000);
+    fill(&tables, 100_000, 200, 1_000_000);
     let before = counted(&tables);
     let queue = tables.queue_at(&with_settings(&tables.url, &GENERIC));
     for _ in 0..10 {
