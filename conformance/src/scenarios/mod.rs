@@ -83,7 +83,6 @@ pub fn registry<F: Fixture>() -> Vec<Scenario<F>> {
 }
 
 /// What scenarios use; `use super::prelude::*`.
-#[allow(unused_imports, reason = "one list for every tier")]
 mod prelude {
     pub(super) use std::sync::Arc;
     pub(super) use std::time::Duration;
