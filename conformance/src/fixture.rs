@@ -33,6 +33,17 @@ pub trait Fixture: Send + Sync + 'static {
     /// # Errors
     /// [`PortError`] when it cannot be set up: the scenario fails.
     fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError>;
+
+    /// Opens the migrated tables at a probe's [address](Probe::address), in another process than the one that made
+    /// them. For fixtures that declare [`Capabilities::processes`]; the set-up has no business columns then.
+    ///
+    /// # Errors
+    /// [`PortError`] when they cannot be opened.
+    fn reopen(&self, address: &str) -> Result<Self::Backend, PortError> {
+        Err(PortError::new(format_args!(
+            "no second process can open the tables at `{address}`"
+        )))
+    }
 }
 
 /// One set of tables with a backend on it.
@@ -118,6 +129,15 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// # Errors
     /// [`PortError`] when it cannot be opened.
     fn session(&self) -> Result<B, PortError>;
+
+    /// Where the tables are, for [`Fixture::reopen`]: a file or a schema, without a password. What a second process
+    /// needs besides, it has from the same environment as this one.
+    ///
+    /// # Errors
+    /// [`PortError`] where no second process can open them.
+    fn address(&self) -> Result<String, PortError> {
+        Err(PortError::new("no second process can open these tables"))
+    }
 
     /// The database's clock now.
     ///

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use crate::child::Role;
 use crate::fixture::Fixture;
 use crate::history::histories;
 use crate::outcome::Outcome;
@@ -32,8 +33,13 @@ pub enum FromEnv<F> {
 ///
 /// Writes one record per scenario (see [`Records`]). An engine that is not there prints one line and succeeds, unless
 /// `QUEUE_TABLE_REQUIRE` names it.
+///
+/// Scenarios that need a second process start this program again: call it first in `main`, and print nothing.
 #[must_use]
 pub fn main<F: Fixture>(fixture: FromEnv<F>) -> ExitCode {
+    if let Some(role) = Role::of_this_process() {
+        return role.play(fixture);
+    }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = arguments.test_threads.or_else(|| Some(threads()));
     let trials = match fixture {

@@ -10,6 +10,7 @@
 
 mod arena;
 mod check;
+mod child;
 mod fixture;
 mod harness;
 mod history;

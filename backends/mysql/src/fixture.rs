@@ -113,6 +113,11 @@ impl Fixture for MysqlFixture {
         }
     }
 
+    fn reopen(&self, address: &str) -> Result<MysqlQueue, PortError> {
+        let table = queue_table_core::Table::named(address).map_err(PortError::new)?;
+        self.server.queue(table)
+    }
+
     fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError> {
         let tables = tables::Tables::take(&self.server, setup)?;
         let backend = self.server.queue(tables.table.clone())?;

@@ -124,6 +124,14 @@ impl Fixture for PostgresFixture {
         }
     }
 
+    fn reopen(&self, address: &str) -> Result<PostgresQueue, PortError> {
+        let table = Table::default().in_schema(address).map_err(port)?;
+        PostgresQueue::builder(&self.url)
+            .table(table)
+            .build()
+            .map_err(port)
+    }
+
     fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError> {
         let schema = format!("suite_{:016x}", fastrand::Rng::new().u64(..));
         let mut connection = connect(&self.url)?;
@@ -303,6 +311,10 @@ impl Probe<PostgresQueue> for PostgresProbe {
             .table(self.table.clone())
             .build()
             .map_err(port)
+    }
+
+    fn address(&self) -> Result<String, PortError> {
+        Ok(self.schema.clone())
     }
 
     fn now(&self) -> Result<Timestamp, PortError> {

@@ -50,6 +50,11 @@ impl Fixture for SqliteFixture {
         }
     }
 
+    fn reopen(&self, address: &str) -> Result<SqliteQueue, PortError> {
+        let builder = SqliteQueue::builder(address);
+        builder.build().map_err(PortError::new)
+    }
+
     fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError> {
         let folder = TempDir::new().map_err(PortError::new)?;
         let mut table = Table::default();
@@ -192,6 +197,12 @@ impl Probe<SqliteQueue> for SqliteProbe {
     fn session(&self) -> Result<SqliteQueue, PortError> {
         let builder = SqliteQueue::builder(&self.file).table(self.table.clone());
         builder.build().map_err(PortError::new)
+    }
+
+    fn address(&self) -> Result<String, PortError> {
+        let file = self.file.to_str();
+        file.map(str::to_owned)
+            .ok_or_else(|| PortError::new("the folder's name is no text"))
     }
 
     fn now(&self) -> Result<Timestamp, PortError> {

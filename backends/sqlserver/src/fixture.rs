@@ -161,6 +161,14 @@ impl Fixture for SqlServerFixture {
             .collect())
     }
 
+    fn reopen(&self, address: &str) -> Result<SqlServerQueue, PortError> {
+        let table = Table::default().in_schema(address).map_err(port)?;
+        SqlServerQueue::builder_with(self.options.clone())
+            .table(table)
+            .build()
+            .map_err(told)
+    }
+
     fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError> {
         let schema = name("suite");
         let mut connection = Connection::open(&self.options).map_err(told)?;

@@ -216,8 +216,8 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         })
     }
 
-    /// How long [`Worker::stop`] waits for handlers after they were told to give up, and for their
-    /// results to be stored: up to a day, 5 seconds by default.
+    /// How long [`Worker::stop`] waits for handlers after they were told to give up: up to a day, 5
+    /// seconds by default. Their results then have as long again to be stored, at least a second.
     pub fn cancel_grace(self, grace: Duration) -> Self {
         let checked = in_duration("cancel grace", grace, Duration::ZERO, INTERVAL_MAX);
         self.checked(checked, |settings, grace| settings.grace = grace)

@@ -32,6 +32,18 @@ pub(super) enum Role {
 }
 
 impl Role {
+    pub(super) const ALL: &[Self] = &[
+        Self::Poller,
+        Self::Handler,
+        Self::Completer,
+        Self::Heartbeat,
+        Self::Reaper,
+        Self::Retention,
+        Self::Sampler,
+        #[cfg(feature = "periodic")]
+        Self::Periodic,
+    ];
+
     /// The thread's name; Linux shows 15 bytes of it.
     fn thread_name(self) -> &'static str {
         match self {
@@ -108,12 +120,14 @@ impl Crew {
         true
     }
 
-    /// Joins the threads of every role that has ended by `until`. The others are left to
-    /// themselves.
-    pub(super) fn join(&self, until: Instant) {
-        let handles: Vec<_> = lock(&self.handles).drain(..).collect();
-        for (role, handle) in handles {
-            if !self.wait(role, until) {
+    /// Joins the threads of a role, if they have ended by `until`. Else they are left to themselves.
+    pub(super) fn join(&self, role: Role, until: Instant) {
+        let ended = self.wait(role, until);
+        let handles: Vec<_> = lock(&self.handles)
+            .extract_if(.., |(of, _)| *of == role)
+            .collect();
+        for (_, handle) in handles {
+            if !ended {
                 tracing::error!(
                     thread = role.thread_name(),
                     "has not ended, and is left to itself"
@@ -179,7 +193,7 @@ mod tests {
         .unwrap();
         assert!(crew.wait(Role::Reaper, Instant::now() + Duration::from_secs(20)));
         assert_eq!(entered.load(Ordering::SeqCst), 2);
-        crew.join(Instant::now());
+        crew.join(Role::Reaper, Instant::now());
     }
 
     #[test]
@@ -192,7 +206,7 @@ mod tests {
         .unwrap();
         assert!(!crew.wait(Role::Handler, Instant::now()));
         signal.advance(Phase::Ended);
-        crew.join(Instant::now() + Duration::from_secs(20));
+        crew.join(Role::Handler, Instant::now() + Duration::from_secs(20));
         assert!(crew.wait(Role::Handler, Instant::now()));
     }
 }

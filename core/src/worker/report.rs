@@ -42,8 +42,9 @@ pub struct Report {
     pub ticks: u64,
     /// Operations that failed, and were gone on from.
     pub errors: u64,
-    /// Jobs whose handlers had not returned when the worker stopped waiting for them. Their leases
-    /// run out; their results will be dropped. Empty while the worker runs.
+    /// Jobs whose handlers had not returned when the worker stopped waiting for them, or whose
+    /// results were then still on their way in a call that hung. Their leases run out; what their
+    /// handlers still say is dropped. Empty while the worker runs.
     pub abandoned: Vec<JobId>,
 }
 

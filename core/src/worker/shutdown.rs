@@ -40,7 +40,16 @@ pub(super) fn stop<B: QueueBackend + ?Sized>(
     shared.inbox.close(stored_by);
     crew.wait(Role::Completer, stored_by + Duration::from_secs(1));
     shared.signal.advance(Phase::Ended);
-    crew.join(in_future(Duration::from_secs(1)));
+    // A handler that has not returned by now has had its time; the others need only see the end.
+    let handlers_by = if shared.slots.busy() == 0 {
+        settle
+    } else {
+        Duration::ZERO
+    };
+    crew.join(Role::Handler, in_future(handlers_by));
+    for role in Role::ALL {
+        crew.join(*role, in_future(settle));
+    }
     let mut report = shared.tally.report();
     report.abandoned = shared
         .live
@@ -49,7 +58,7 @@ pub(super) fn stop<B: QueueBackend + ?Sized>(
         .map(|held| held.job.job_id())
         .collect();
     for job_id in &report.abandoned {
-        tracing::error!(%job_id, "the handler has not returned; its lease runs out");
+        tracing::error!(%job_id, "the job was not ended in time; its lease runs out");
     }
     report
 }

@@ -1,0 +1,12 @@
+//! Crashed holders, killed processes, cut connections.
+
+mod process;
+mod session;
+
+use super::prelude::*;
+
+pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
+    let mut all = session::scenarios();
+    all.extend(process::scenarios());
+    all
+}
