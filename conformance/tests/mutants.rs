@@ -1,7 +1,8 @@
-//! Who tests the tests: each mutant of the model fails exactly the scenarios that `MUTANTS.md` lists for it, and each
-//! scenario of the protocol tiers is failed by at least one mutant.
+//! Who tests the tests: each mutant of the model fails exactly the scenarios that `MUTANTS.md`
+//! lists for it, and each scenario of the protocol tiers is failed by at least one mutant.
 //!
-//! `QUEUE_TABLE_WRITE_MUTANTS=1 cargo test -p queue-table-conformance --test mutants` writes the file anew.
+//! `QUEUE_TABLE_WRITE_MUTANTS=1 cargo test -p queue-table-conformance --test mutants` writes the
+//! file anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -126,9 +127,11 @@ fn remember(file: &Path, met: &impl Serialize) -> io::Result<()> {
     std::fs::rename(draft, file)
 }
 
-/// Runs the quick scenarios on a model without fault, each alone, and notes which faults they come by.
+/// Runs the quick scenarios on a model without fault, each alone, and notes which faults they come
+/// by.
 ///
-/// Slow ones are left out: each has a quick twin. What threads do differs from run to run, so they are run twice.
+/// Slow ones are left out: each has a quick twin. What threads do differs from run to run, so they
+/// are run twice.
 fn met_by_scenario() -> Result<Met, String> {
     let scenarios = registry::<ModelFixture>().into_iter();
     let quick: Vec<_> = scenarios
@@ -226,8 +229,8 @@ fn measure(fault: Fault, ids: &[&str], before: &Caught) -> Result<Caught, Failed
     Ok(Caught { always, sometimes })
 }
 
-/// Quick protocol scenarios that are in no mutant's list. The model has one writer: what needs row locks is tried on
-/// engines.
+/// Quick protocol scenarios that are in no mutant's list. The model has one writer: what needs row
+/// locks is tried on engines.
 fn uncaught(listed: &Table) -> Vec<&'static str> {
     let caught = listed.values().flat_map(|caught| &caught.always);
     let failed: BTreeSet<_> = caught.map(String::as_str).collect();
