@@ -37,7 +37,8 @@ impl<F: Fixture> fmt::Debug for Arena<'_, F> {
     }
 }
 
-/// Every row and effect, and the sister tables' sizes: what a refused operation must leave as it was.
+/// Every row and effect, and the sister tables' sizes: what a refused operation must leave as it
+/// was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     rows: Vec<Row>,
@@ -115,7 +116,8 @@ impl<F: Fixture> Arena<'_, F> {
         }
     }
 
-    /// Stores so many jobs in one batch, their number as payload, and returns their ids in that order.
+    /// Stores so many jobs in one batch, their number as payload, and returns their ids in that
+    /// order.
     pub(crate) fn enqueue(&self, count: usize) -> Check<Vec<JobId>> {
         let jobs: Vec<_> = (0..count)
             .map(|number| self.job_with(&number.to_string()))
@@ -280,7 +282,8 @@ impl<F: Fixture> Arena<'_, F> {
         Arc::clone(self.shared_probe)
     }
 
-    /// Locks the row for so long (where there is one writer: holds the writer), and returns once it is locked.
+    /// Locks the row for so long (where there is one writer: holds the writer), and returns once it
+    /// is locked.
     pub(crate) fn hold(&self, job: impl OfJob, hold: Duration) -> Check<Held> {
         Ok(self.probe.hold(job.of_job(), hold)?)
     }

@@ -13,8 +13,8 @@ pub type Check<T = ()> = Result<T, Failed>;
 
 /// Why a scenario failed, and where.
 ///
-/// Every error of core and of the fixture converts into it, so that `?` on a step that must succeed is an assertion;
-/// the line of that `?` is kept.
+/// Every error of core and of the fixture converts into it, so that `?` on a step that must succeed
+/// is an assertion; the line of that `?` is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
     text: String,
@@ -213,8 +213,8 @@ pub(crate) fn expect_one<T: Debug>(items: Vec<T>, what: impl Display) -> Check<T
     }
 }
 
-/// Fails when more than `at_most` has passed since `start`: only for waits that must not happen at all, with a limit far
-/// above what a slow machine needs.
+/// Fails when more than `at_most` has passed since `start`: only for waits that must not happen at
+/// all, with a limit far above what a slow machine needs.
 #[track_caller]
 pub(crate) fn expect_within(start: Instant, at_most: Duration, what: impl Display) -> Check {
     let took = start.elapsed();

@@ -1,7 +1,8 @@
-//! A second process: this program started again, to work on a scenario's tables until it is told to stop, or killed.
+//! A second process: this program started again, to work on a scenario's tables until it is told to
+//! stop, or killed.
 //!
-//! Parent and child speak in lines. The child says what it does on its standard output; the end of its standard input
-//! tells it to stop, so that it never outlives its parent.
+//! Parent and child speak in lines. The child says what it does on its standard output; the end of
+//! its standard input tells it to stop, so that it never outlives its parent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child as Process, ChildStdin, Command, ExitCode, Stdio};
@@ -24,7 +25,8 @@ const ROLE: &str = "QUEUE_TABLE_CONFORMANCE_ROLE";
 /// Tells it where the tables are.
 const TABLES: &str = "QUEUE_TABLE_CONFORMANCE_TABLES";
 
-/// The lease of a child's claims. Scenarios let it run out by moving rows back, so that it may be long.
+/// The lease of a child's claims. Scenarios let it run out by moving rows back, so that it may be
+/// long.
 const LEASE: Duration = Duration::from_secs(20);
 
 /// Far more than a process needs to start and to do a few jobs.
@@ -33,7 +35,8 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// What a child is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Core's worker. A payload is how many milliseconds the handler takes; `"abort"` ends the process.
+    /// Core's worker. A payload is how many milliseconds the handler takes; `"abort"` ends the
+    /// process.
     Worker,
     /// Claims, acks and enqueues in one transaction that it leaves open.
     Transaction,
@@ -179,8 +182,8 @@ impl Child {
         })
     }
 
-    /// The numbers of the next line that begins with the word; earlier lines are passed over. `None` when the child
-    /// ends without saying it.
+    /// The numbers of the next line that begins with the word; earlier lines are passed over.
+    /// `None` when the child ends without saying it.
     pub(crate) fn hear(&self, word: &str) -> Check<Option<[i64; 2]>> {
         use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
         loop {
@@ -206,7 +209,8 @@ impl Child {
         self.process.wait().map_err(Failed::new).map(|_| ())
     }
 
-    /// Stops it where it stands, or lets it go on: `STOP` or `CONT`. Through the shell, which every Unix has.
+    /// Stops it where it stands, or lets it go on: `STOP` or `CONT`. Through the shell, which every
+    /// Unix has.
     pub(crate) fn signal(&self, signal: &str) -> Check {
         let command = format!("kill -{signal} {}", self.process.id());
         let status = Command::new("sh").args(["-c", &command]).status();

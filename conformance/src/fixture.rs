@@ -19,8 +19,9 @@ pub trait Fixture: Send + Sync + 'static {
     /// What is under test, and what it declares it can and cannot do.
     fn profile(&self) -> Profile;
 
-    /// Scenarios whose outcome would mean nothing on this server: a probe at the start found that it does not honour
-    /// what they rely on, such as a stand-in that ignores lock hints. They are not tried, and the verdict is partial.
+    /// Scenarios whose outcome would mean nothing on this server: a probe at the start found that
+    /// it does not honour what they rely on, such as a stand-in that ignores lock hints. They are
+    /// not tried, and the verdict is partial.
     ///
     /// # Errors
     /// [`PortError`] when the probe fails.
@@ -34,8 +35,9 @@ pub trait Fixture: Send + Sync + 'static {
     /// [`PortError`] when it cannot be set up: the scenario fails.
     fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError>;
 
-    /// Opens the migrated tables at a probe's [address](Probe::address), in another process than the one that made
-    /// them. For fixtures that declare [`Capabilities::processes`]; the set-up has no business columns then.
+    /// Opens the migrated tables at a probe's [address](Probe::address), in another process than
+    /// the one that made them. For fixtures that declare [`Capabilities::processes`]; the set-up
+    /// has no business columns then.
     ///
     /// # Errors
     /// [`PortError`] when they cannot be opened.
@@ -93,10 +95,12 @@ pub struct Profile {
     pub deviations: Vec<Deviation>,
 }
 
-/// What a backend and its fixture can do. Each gates scenarios that have a twin for the other answer.
+/// What a backend and its fixture can do. Each gates scenarios that have a twin for the other
+/// answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// Claims skip rows that another transaction holds. Without it, claims queue for the one writer.
+    /// Claims skip rows that another transaction holds. Without it, claims queue for the one
+    /// writer.
     pub row_locks: bool,
     /// A second process can open the same tables: the fixture can spawn workers.
     pub processes: bool,
@@ -122,7 +126,8 @@ pub struct Unverified {
     pub reason: String,
 }
 
-/// The other route to one set of tables: raw SQL on connections of its own, never the backend's statements.
+/// The other route to one set of tables: raw SQL on connections of its own, never the backend's
+/// statements.
 pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// A second, independent backend on the same tables, with connections of its own.
     ///
@@ -130,8 +135,8 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when it cannot be opened.
     fn session(&self) -> Result<B, PortError>;
 
-    /// Where the tables are, for [`Fixture::reopen`]: a file or a schema, without a password. What a second process
-    /// needs besides, it has from the same environment as this one.
+    /// Where the tables are, for [`Fixture::reopen`]: a file or a schema, without a password. What
+    /// a second process needs besides, it has from the same environment as this one.
     ///
     /// # Errors
     /// [`PortError`] where no second process can open them.
@@ -193,7 +198,8 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when it cannot be deleted.
     fn delete(&self, job: JobId) -> Result<(), PortError>;
 
-    /// Locks a row for `hold` in a transaction of its own that changes nothing and rolls back. Returns once it is held.
+    /// Locks a row for `hold` in a transaction of its own that changes nothing and rolls back.
+    /// Returns once it is held.
     ///
     /// Where there is one writer, holds the writer.
     ///
@@ -201,7 +207,8 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] when it cannot be locked.
     fn hold(&self, job: JobId, hold: Duration) -> Result<Held, PortError>;
 
-    /// Writes one row into a table of the test's own, inside the caller's transaction: an effect to be fenced.
+    /// Writes one row into a table of the test's own, inside the caller's transaction: an effect to
+    /// be fenced.
     ///
     /// # Errors
     /// [`PortError`] when the transaction is no longer usable.

@@ -1,4 +1,5 @@
-//! `main` for a porter's `tests/conformance.rs`: the suite under `cargo test`, nextest and their filters.
+//! `main` for a porter's `tests/conformance.rs`: the suite under `cargo test`, nextest and their
+//! filters.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use crate::outcome::Outcome;
 use crate::record::Records;
 use crate::runner::{Suite, threads};
 
-/// Engines that must be there, by name and separated by commas: elsewhere an engine without a server is not run.
+/// Engines that must be there, by name and separated by commas: elsewhere an engine without a
+/// server is not run.
 const REQUIRE: &str = "QUEUE_TABLE_REQUIRE";
 
 /// A fixture as the environment allows it.
@@ -31,10 +33,11 @@ pub enum FromEnv<F> {
 
 /// Runs the suite as a test program: one test per scenario, named `tier::scenario`.
 ///
-/// Writes one record per scenario (see [`Records`]). An engine that is not there prints one line and succeeds, unless
-/// `QUEUE_TABLE_REQUIRE` names it.
+/// Writes one record per scenario (see [`Records`]). An engine that is not there prints one line
+/// and succeeds, unless `QUEUE_TABLE_REQUIRE` names it.
 ///
-/// Scenarios that need a second process start this program again: call it first in `main`, and print nothing.
+/// Scenarios that need a second process start this program again: call it first in `main`, and
+/// print nothing.
 #[must_use]
 pub fn main<F: Fixture>(fixture: FromEnv<F>) -> ExitCode {
     if let Some(role) = Role::of_this_process() {

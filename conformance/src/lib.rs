@@ -1,12 +1,13 @@
 //! The conformance suite of `queue-table`: prove that a backend keeps every rule of the contract.
 //!
-//! A porter writes a [`Fixture`] for the engine and one line, `queue_table_conformance::main(from_env())`, in a test
-//! program without the standard harness. Every scenario of the suite then runs on fresh tables of its own. The suite
-//! never asks which engine it is talking to: what an engine cannot do, its fixture declares, and what it does wrong is
-//! declared too, run all the same, and must fail.
+//! A porter writes a [`Fixture`] for the engine and one line,
+//! `queue_table_conformance::main(from_env())`, in a test program without the standard harness.
+//! Every scenario of the suite then runs on fresh tables of its own. The suite never asks which
+//! engine it is talking to: what an engine cannot do, its fixture declares, and what it does wrong
+//! is declared too, run all the same, and must fail.
 //!
-//! The suite is itself tested: [`Model`], a backend in memory, keeps every rule, and each of its mutants breaks one as
-//! a real queue has broken it, and is caught.
+//! The suite is itself tested: [`Model`], a backend in memory, keeps every rule, and each of its
+//! mutants breaks one as a real queue has broken it, and is caught.
 
 mod arena;
 mod check;

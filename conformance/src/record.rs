@@ -1,4 +1,5 @@
-//! Records on disk: one file per scenario, because under nextest each scenario is a process of its own.
+//! Records on disk: one file per scenario, because under nextest each scenario is a process of its
+//! own.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,8 @@ pub enum EngineRun {
 
 /// The records of one engine: `<folder>/<engine>/<scenario>.json` and `engine.json` beside them.
 ///
-/// The folder is `QUEUE_TABLE_REPORT_DIR`, else `conformance` in the target folder of the running test.
+/// The folder is `QUEUE_TABLE_REPORT_DIR`, else `conformance` in the target folder of the running
+/// test.
 #[derive(Debug)]
 pub struct Records {
     folder: PathBuf,

@@ -29,11 +29,12 @@ struct Column {
 impl Matrix {
     /// Reads the records of these engines from the folder that the test programs wrote them to.
     ///
-    /// An engine without records was not run. Records of scenarios that are no longer in the suite are left out.
+    /// An engine without records was not run. Records of scenarios that are no longer in the suite
+    /// are left out.
     ///
     /// # Errors
-    /// Those of reading, and [`io::ErrorKind::InvalidData`] when an engine was tried, but not with the whole suite on
-    /// one server.
+    /// Those of reading, and [`io::ErrorKind::InvalidData`] when an engine was tried, but not with
+    /// the whole suite on one server.
     pub fn read(folder: &Path, engines: &[String]) -> io::Result<Self> {
         let columns = engines.iter().map(|engine| Column::read(folder, engine));
         Ok(Self {
@@ -115,9 +116,9 @@ impl Matrix {
         }
     }
 
-    /// What in the document is not as these records say. Engines that were not run this time are left out: their
-    /// columns cannot be judged here. So are versions: they are those of the run that wrote the document, and servers
-    /// are updated without a change of ours.
+    /// What in the document is not as these records say. Engines that were not run this time are
+    /// left out: their columns cannot be judged here. So are versions: they are those of the run
+    /// that wrote the document, and servers are updated without a change of ours.
     #[must_use]
     pub fn differences(&self, document: &str) -> Vec<String> {
         let not_run = self.not_run();
@@ -221,7 +222,8 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
 /// The column of server versions, which is not judged.
 const VERSION: &str = "version";
 
-/// The cells of a document's tables, each with its row's and its column's name, without those of some engines.
+/// The cells of a document's tables, each with its row's and its column's name, without those of
+/// some engines.
 fn cells(document: &str, without: &[&str]) -> std::collections::BTreeSet<String> {
     let mut cells = std::collections::BTreeSet::new();
     let mut header: Vec<&str> = Vec::new();

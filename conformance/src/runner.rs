@@ -52,7 +52,8 @@ impl Filter {
         self
     }
 
-    /// The same scenarios, each given up after so long instead of after a minute (or five, when it is slow).
+    /// The same scenarios, each given up after so long instead of after a minute (or five, when it
+    /// is slow).
     #[must_use]
     pub fn at_most(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
@@ -73,10 +74,12 @@ impl Filter {
     }
 }
 
-/// Runs the chosen scenarios of the suite, some at once, and reports on them in the registry's order.
+/// Runs the chosen scenarios of the suite, some at once, and reports on them in the registry's
+/// order.
 ///
 /// # Errors
-/// [`PortError`] when the fixture declares something about a scenario that does not exist, or its probe fails.
+/// [`PortError`] when the fixture declares something about a scenario that does not exist, or its
+/// probe fails.
 pub fn run<F: Fixture>(fixture: &Arc<F>, filter: &Filter) -> Result<Report, PortError> {
     let suite = Suite::of(Arc::clone(fixture))?;
     let chosen: Vec<_> = suite
@@ -195,7 +198,8 @@ impl<F: Fixture> Suite<F> {
     }
 }
 
-/// Runs the scenario on a thread of its own. One that hangs keeps its thread until the process ends.
+/// Runs the scenario on a thread of its own. One that hangs keeps its thread until the process
+/// ends.
 fn watched<F: Fixture>(fixture: &Arc<F>, scenario: &Scenario<F>, limit: Duration) -> Check {
     let fixture = Arc::clone(fixture);
     let (run, setup) = (scenario.run, scenario.setup.clone());

@@ -1,16 +1,20 @@
-//! Who tests the tests: each mutant of the model fails exactly the scenarios that `MUTANTS.md` lists for it, and each
-//! scenario of the protocol tiers is failed by at least one mutant.
+//! Who tests the tests: each mutant of the model fails exactly the scenarios that `MUTANTS.md`
+//! lists for it, and each scenario of the protocol tiers is failed by at least one mutant.
 //!
-//! `QUEUE_TABLE_WRITE_MUTANTS=1 cargo test -p queue-table-conformance --test mutants` writes the file anew.
+//! `QUEUE_TABLE_WRITE_MUTANTS=1 cargo test -p queue-table-conformance --test mutants` writes the
+//! file anew.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use queue_table_conformance::{Fault, Filter, ModelFixture, Need, registry, run};
+use queue_table_conformance::{Fault, Filter, ModelFixture, Need, registry, report_dir, run};
+use serde::Serialize;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/MUTANTS.md");
 
@@ -45,8 +49,8 @@ const ROUNDS: usize = 3;
 /// How often a scenario is tried again that does not do what is listed.
 const AGAIN: usize = 3;
 
-/// The faults that each scenario comes by: it cannot be failed by any other.
-type Met = BTreeMap<&'static str, BTreeSet<Fault>>;
+/// The faults that each scenario comes by, all by name: it cannot be failed by any other.
+type Met = BTreeMap<String, BTreeSet<String>>;
 
 /// What each mutant fails, by the mutant's name.
 type Table = BTreeMap<String, Caught>;
@@ -71,7 +75,7 @@ fn main() -> ExitCode {
         let (name, met) = (fault.to_string(), Arc::clone(&met));
         let listed = listed.get(&name).cloned().unwrap_or_default();
         Trial::test(name, move || {
-            let ids = meeting(fault, met.get_or_init(met_by_scenario).as_ref()?);
+            let ids = meeting(fault, met.get_or_init(remembered).as_ref()?);
             fails_as_listed(fault, &ids, &listed)
         })
     });
@@ -94,9 +98,40 @@ fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(what().into()) }
 }
 
-/// Runs the quick scenarios on a model without fault, each alone, and notes which faults they come by.
+/// What this program has found out before: under nextest each mutant is a process of its own.
+fn remembered() -> Result<Met, String> {
+    let built = std::env::current_exe()
+        .and_then(|program| program.metadata()?.modified())
+        .map_err(|error| error.to_string())?;
+    let built = format!("{built:?}");
+    let file = report_dir()
+        .map_err(|error| error.to_string())?
+        .join("met_by_scenario.json");
+    let text = std::fs::read(&file).unwrap_or_default();
+    if let Ok((of, met)) = serde_json::from_slice::<(String, Met)>(&text)
+        && of == built
+    {
+        return Ok(met);
+    }
+    let met = met_by_scenario()?;
+    remember(&file, &(built, &met)).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(met)
+}
+
+/// Through a file of this process and a rename: others of the same run may read it now.
+fn remember(file: &Path, met: &impl Serialize) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let draft = folder.join(format!(".met.{}", std::process::id()));
+    std::fs::write(&draft, serde_json::to_vec(met)?)?;
+    std::fs::rename(draft, file)
+}
+
+/// Runs the quick scenarios on a model without fault, each alone, and notes which faults they come
+/// by.
 ///
-/// Slow ones are left out: each has a quick twin. What threads do differs from run to run, so they are run twice.
+/// Slow ones are left out: each has a quick twin. What threads do differs from run to run, so they
+/// are run twice.
 fn met_by_scenario() -> Result<Met, String> {
     let scenarios = registry::<ModelFixture>().into_iter();
     let quick: Vec<_> = scenarios
@@ -114,7 +149,8 @@ fn met_by_scenario() -> Result<Met, String> {
             let (id, fixture) = (quick[at % quick.len()], Arc::new(ModelFixture::noting()));
             run(&fixture, &Filter::all().scenario(id)).map_err(|error| error.to_string())?;
             let mut met = met.lock().map_err(|error| error.to_string())?;
-            met.entry(id).or_default().extend(fixture.met());
+            let names = fixture.met().into_iter().map(|fault| fault.to_string());
+            met.entry(id.to_owned()).or_default().extend(names);
         }
     };
     std::thread::scope(|scope| {
@@ -127,9 +163,10 @@ fn met_by_scenario() -> Result<Met, String> {
     met.into_inner().map_err(|error| error.to_string())
 }
 
-fn meeting(fault: Fault, met: &Met) -> Vec<&'static str> {
-    let meeting = met.iter().filter(|(_, faults)| faults.contains(&fault));
-    meeting.map(|(id, _)| *id).collect()
+fn meeting(fault: Fault, met: &Met) -> Vec<&str> {
+    let name = fault.to_string();
+    let meeting = met.iter().filter(|(_, faults)| faults.contains(&name));
+    meeting.map(|(id, _)| id.as_str()).collect()
 }
 
 fn fails_as_listed(fault: Fault, ids: &[&str], listed: &Caught) -> Result<(), Failed> {
@@ -192,8 +229,8 @@ fn measure(fault: Fault, ids: &[&str], before: &Caught) -> Result<Caught, Failed
     Ok(Caught { always, sometimes })
 }
 
-/// Quick protocol scenarios that are in no mutant's list. The model has one writer: what needs row locks is tried on
-/// engines.
+/// Quick protocol scenarios that are in no mutant's list. The model has one writer: what needs row
+/// locks is tried on engines.
 fn uncaught(listed: &Table) -> Vec<&'static str> {
     let caught = listed.values().flat_map(|caught| &caught.always);
     let failed: BTreeSet<_> = caught.map(String::as_str).collect();
@@ -216,7 +253,7 @@ fn write_table(arguments: &Arguments) -> ExitCode {
         let before = before.get(&fault.to_string()).cloned().unwrap_or_default();
         let (measured, met) = (Arc::clone(&measured), Arc::clone(&met));
         Trial::test(fault.to_string(), move || {
-            let ids = meeting(fault, met.get_or_init(met_by_scenario).as_ref()?);
+            let ids = meeting(fault, met.get_or_init(remembered).as_ref()?);
             let caught = measure(fault, &ids, &before)?;
             let steady = !caught.always.is_empty();
             let mut measured = measured.lock().map_err(|_| "another trial panicked")?;

@@ -1,5 +1,5 @@
-//! Random histories: the same operations on the model and on the backend under test, with the same answers and the
-//! same rows after each step.
+//! Random histories: the same operations on the model and on the backend under test, with the same
+//! answers and the same rows after each step.
 
 mod side;
 mod step;
@@ -25,7 +25,8 @@ const CASES_DEFAULT: u32 = 16;
 /// Longest history: enough for a job's whole life among others, short enough to read when it fails.
 const STEPS_MAX: usize = 40;
 
-/// Runs random histories on the model and on fresh tables of the fixture, and compares answers and rows.
+/// Runs random histories on the model and on fresh tables of the fixture, and compares answers and
+/// rows.
 ///
 /// A failure is shrunk to a short history and tells how to repeat it.
 ///

@@ -1,4 +1,5 @@
-//! One of the two backends that a history runs on, and what it answers in words that do not depend on ids and clocks.
+//! One of the two backends that a history runs on, and what it answers in words that do not depend
+//! on ids and clocks.
 
 use std::time::Duration;
 

@@ -6,7 +6,8 @@ use queue_table_core::DedupScope;
 /// One step. Jobs and claims are named by number, counted round when there are fewer.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// Stores a job; its priority is `rank` first, then the order of enqueueing, so that no two are alike.
+    /// Stores a job; its priority is `rank` first, then the order of enqueueing, so that no two are
+    /// alike.
     Enqueue {
         queue: u8,
         rank: i8,

@@ -141,7 +141,8 @@ impl fmt::Display for Fault {
 
 /// The fault of a model, and which faults its statements have come by.
 ///
-/// A scenario that never comes by a fault cannot be failed by it, so that mutant need not be tried on it.
+/// A scenario that never comes by a fault cannot be failed by it, so that mutant need not be tried
+/// on it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Faults {
     fault: Option<Fault>,

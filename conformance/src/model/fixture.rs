@@ -43,7 +43,8 @@ impl ModelFixture {
         Self { faults }
     }
 
-    /// The faults that this fixture's models have come by: no other mutant can behave otherwise than they did.
+    /// The faults that this fixture's models have come by: no other mutant can behave otherwise
+    /// than they did.
     #[must_use]
     pub fn met(&self) -> BTreeSet<Fault> {
         self.faults.met()

@@ -1,7 +1,8 @@
 //! A backend in memory that keeps every rule: the suite's own yardstick. With a fault, a mutant.
 //!
-//! One writer at a time, as on SQLite: a transaction takes the writer's turn, changes a copy, and its commit puts the
-//! copy in place; reads see what is committed. The probe lets time pass by moving rows back.
+//! One writer at a time, as on SQLite: a transaction takes the writer's turn, changes a copy, and
+//! its commit puts the copy in place; reads see what is committed. The probe lets time pass by
+//! moving rows back.
 
 mod admin;
 mod claim;
@@ -72,7 +73,8 @@ impl Model {
         self.shared.faults.has(fault)
     }
 
-    /// Runs a statement that looks at everything before it changes anything: an error leaves the tables as they were.
+    /// Runs a statement that looks at everything before it changes anything: an error leaves the
+    /// tables as they were.
     fn write<R>(
         &self,
         operation: &'static str,

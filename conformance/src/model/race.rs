@@ -1,4 +1,5 @@
-//! The window between looking and locking that some faults have, held open until somebody else is in it too.
+//! The window between looking and locking that some faults have, held open until somebody else is
+//! in it too.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;

@@ -14,7 +14,8 @@ use super::state::Tables;
 use super::turn::Turn;
 use super::{ENGINE, Model};
 
-/// A transaction of the caller's: the writer's turn and a copy of the tables. Dropping it rolls back.
+/// A transaction of the caller's: the writer's turn and a copy of the tables. Dropping it rolls
+/// back.
 #[derive(Debug)]
 pub struct ModelTx<'t> {
     _turn: Turn<'t>,
@@ -25,7 +26,8 @@ pub struct ModelTx<'t> {
 }
 
 impl Model {
-    /// Runs a statement on the transaction's copy. A mutant runs it on a connection of its own, too.
+    /// Runs a statement on the transaction's copy. A mutant runs it on a connection of its own,
+    /// too.
     fn in_tx<R>(
         &self,
         tx: &mut ModelTx<'_>,

@@ -2,8 +2,9 @@
 //!
 //! # How to write one
 //!
-//! A scenario is one plain function, at most 40 lines, named by what it proves, and one line in its module's table.
-//! The compiler refuses a scenario that is in no table (`dead_code` is denied here), so that none can be missed.
+//! A scenario is one plain function, at most 40 lines, named by what it proves, and one line in its
+//! module's table. The compiler refuses a scenario that is in no table (`dead_code` is denied
+//! here), so that none can be missed.
 //!
 //! ```text
 //! pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
@@ -28,16 +29,21 @@
 //!
 //! Rules
 //! - Arrange, one act, then checks on the answer *and* on the stored row, through `arena.probe`.
-//! - `?` on a step that must succeed is a check; its line is in the failure. No panic, no `unwrap`, no early `Ok`.
-//! - Never ask which engine it is. What not every engine can do is `.needs(Need::RowLocks(true))` in the table, with a
-//!   twin for the other answer where there is one. Other tables: `.on(Setup { .. })`. Minutes: `.slow()`.
-//! - Time passes by `arena.let_lease_expire`, `let_come_due` and `probe.rewind`. Sleep only where waiting for a lock is
-//!   the point, and then for tenths of a second. Never test how fast something is, only that it does not wait.
-//! - Threads: `std::thread::scope`, sessions of their own (`arena.session()`), and every thread's result is looked at.
-//! - Inside `backend.transaction` use only `_in` calls and `probe.effect_in`, or reads: where there is one writer, a
-//!   second write waits for the first.
+//! - `?` on a step that must succeed is a check; its line is in the failure. No panic, no `unwrap`,
+//!   no early `Ok`.
+//! - Never ask which engine it is. What not every engine can do is `.needs(Need::RowLocks(true))`
+//!   in the table, with a twin for the other answer where there is one. Other tables: `.on(Setup {
+//!   .. })`. Minutes: `.slow()`.
+//! - Time passes by `arena.let_lease_expire`, `let_come_due` and `probe.rewind`. Sleep only where
+//!   waiting for a lock is the point, and then for tenths of a second. Never test how fast
+//!   something is, only that it does not wait.
+//! - Threads: `std::thread::scope`, sessions of their own (`arena.session()`), and every thread's
+//!   result is looked at.
+//! - Inside `backend.transaction` use only `_in` calls and `probe.effect_in`, or reads: where there
+//!   is one writer, a second write waits for the first.
 //! - Say in the test what must *not* have changed: `snapshot` before, `expect_unchanged` after.
-//! - A scenario of a protocol tier must be failed by a mutant (`MUTANTS.md`); add the fault to the model if none does.
+//! - A scenario of a protocol tier must be failed by a mutant (`MUTANTS.md`); add the fault to the
+//!   model if none does.
 
 #![deny(dead_code)]
 
@@ -83,7 +89,6 @@ pub fn registry<F: Fixture>() -> Vec<Scenario<F>> {
 }
 
 /// What scenarios use; `use super::prelude::*`.
-#[allow(unused_imports, reason = "one list for every tier")]
 mod prelude {
     pub(super) use std::sync::Arc;
     pub(super) use std::time::Duration;

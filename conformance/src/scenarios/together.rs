@@ -6,14 +6,15 @@ use crate::arena::Arena;
 use crate::check::{Check, Failed};
 use crate::fixture::Fixture;
 
-/// Runs `work` on so many threads, which begin at the same moment, each with its number and a session of its own, and
-/// returns what each found.
+/// Runs `work` on so many threads, which begin at the same moment, each with its number and a
+/// session of its own, and returns what each found.
 pub(super) fn at_once<F: Fixture, R: Send>(
     arena: &Arena<'_, F>,
     sessions: usize,
     work: impl Fn(usize, &F::Backend) -> Check<R> + Sync,
 ) -> Check<Vec<R>> {
-    // Opened before any thread waits at the barrier: one that cannot be opened leaves nobody waiting.
+    // Opened before any thread waits at the barrier: one that cannot be opened leaves nobody
+    // waiting.
     let opened = (0..sessions).map(|_| arena.session());
     let opened = opened.collect::<Check<Vec<_>>>()?;
     let (work, start) = (&work, Barrier::new(sessions));

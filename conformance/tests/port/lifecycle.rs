@@ -1,4 +1,5 @@
-//! The lifecycle on an open transaction. Each function looks at everything before it writes anything.
+//! The lifecycle on an open transaction. Each function looks at everything before it writes
+//! anything.
 
 use queue_table_core::{
     ClaimRequest, ClaimedJob, Dedup, DedupScope, Disposition, ENQUEUE_MAX, EffectName, Enqueued,
@@ -122,7 +123,8 @@ fn insert(tx: &mut Txn<'_>, new: &NewJob, columns: Vec<queue_table_core::ColumnV
     job_id
 }
 
-/// Walks the queue's index in claim order, and steps over the rest of a priority at its first job that is not due.
+/// Walks the queue's index in claim order, and steps over the rest of a priority at its first job
+/// that is not due.
 pub(crate) fn claim(tx: &mut Txn<'_>, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
     check_version(tx)?;
     let (queue, now) = (request.queue.as_str(), tx.now_micros());
@@ -165,7 +167,8 @@ fn is_accepted(job: &Job, request: &ClaimRequest) -> bool {
     })
 }
 
-/// The row, when the receipt's claim holds it now. The transaction has the only writer's place: nobody moves the row.
+/// The row, when the receipt's claim holds it now. The transaction has the only writer's place:
+/// nobody moves the row.
 fn held(tx: &Txn<'_>, receipt: &Receipt) -> Fenced<Job> {
     let job = Job::load(tx, receipt.job_id());
     let observed = job.as_ref().map(|job| Observed {

@@ -1,7 +1,9 @@
-//! A complete port: the queue on an engine that is an ordered map with transactions, and the suite on that port.
+//! A complete port: the queue on an engine that is an ordered map with transactions, and the suite
+//! on that port.
 //!
-//! `store` is the engine, which a porter already has. `job` and `lifecycle` are the statements, `admin` those for
-//! operators, `backend` the three traits around them, `fixture` what the suite needs. The README walks through them.
+//! `store` is the engine, which a porter already has. `job` and `lifecycle` are the statements,
+//! `admin` those for operators, `backend` the three traits around them, `fixture` what the suite
+//! needs. The README walks through them.
 
 mod admin;
 mod backend;

@@ -1,4 +1,5 @@
-//! The engine to be ported to: an ordered map of texts with transactions, one writer at a time. It knows nothing of jobs.
+//! The engine to be ported to: an ordered map of texts with transactions, one writer at a time. It
+//! knows nothing of jobs.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};

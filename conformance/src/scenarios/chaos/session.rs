@@ -57,7 +57,8 @@ fn a_panic_inside_a_transaction_leaves_nothing<F: Fixture>(arena: &Arena<'_, F>)
     arena.enqueue_and_claim("worker-a").map(|_| ())
 }
 
-/// Reports 63 and 66: what a panic leaves open on a pooled connection stops or swallows what comes after it.
+/// Reports 63 and 66: what a panic leaves open on a pooled connection stops or swallows what comes
+/// after it.
 fn panics_in_every_kind_of_transaction_leave_the_session_clean<F: Fixture>(
     arena: &Arena<'_, F>,
 ) -> Check {

@@ -32,7 +32,8 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     ]
 }
 
-/// Reports 16 and 17. An empty claim does not mean an empty queue: a session ends when the queue has no ready row.
+/// Reports 16 and 17. An empty claim does not mean an empty queue: a session ends when the queue
+/// has no ready row.
 fn sessions_share_the_jobs_without_overlap<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let jobs: BTreeSet<_> = arena.enqueue(1_000)?.into_iter().collect();
 

@@ -277,7 +277,8 @@ fn a_reap_steps_over_a_locked_row<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     expect_that("reaped late", late.job_id, overdue[1].job_id())
 }
 
-/// Report 56: the whole transaction of a victim is gone, so a retry of the last statement would store half of it.
+/// Report 56: the whole transaction of a victim is gone, so a retry of the last statement would
+/// store half of it.
 fn a_deadlock_victim_is_told_to_run_the_whole_again<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let one = arena.enqueue_and_claim("worker-a")?;
     let two = arena.enqueue_and_claim("worker-a")?;

@@ -1,4 +1,5 @@
-//! Every operation with one receipt, for every way in which the receipt can be stale: reports 24 and 29.
+//! Every operation with one receipt, for every way in which the receipt can be stale: reports 24
+//! and 29.
 
 use super::act::Act;
 use super::cells;
@@ -89,7 +90,8 @@ cells! {
         "A release of a job that was never claimed is refused";
 }
 
-/// The refusal tells the right reason and changes nothing; the claim that holds the job, if there is one, still does.
+/// The refusal tells the right reason and changes nothing; the claim that holds the job, if there
+/// is one, still does.
 fn refused_alone<F: Fixture>(arena: &Arena<'_, F>, act: Act, stale: Stale) -> Check {
     let arranged = stale.arrange(arena)?;
     let before = Stored::now(arena, arranged.receipt.job_id())?;

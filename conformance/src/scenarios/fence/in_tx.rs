@@ -1,4 +1,5 @@
-//! Every operation in the caller's transaction, for every way in which the receipt can be stale: reports 24 and 29.
+//! Every operation in the caller's transaction, for every way in which the receipt can be stale:
+//! reports 24 and 29.
 
 use super::act::Act;
 use super::cells;
@@ -74,7 +75,8 @@ cells! {
         "A release in the caller's transaction of a job that was never claimed is refused";
 }
 
-/// The refusal ends the caller's transaction with the right reason, and neither its effect nor anything else is stored.
+/// The refusal ends the caller's transaction with the right reason, and neither its effect nor
+/// anything else is stored.
 fn refused_in_tx<F: Fixture>(arena: &Arena<'_, F>, act: Act, stale: Stale) -> Check {
     let arranged = stale.arrange(arena)?;
     let before = Stored::now(arena, arranged.receipt.job_id())?;

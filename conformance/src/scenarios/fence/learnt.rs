@@ -1,4 +1,5 @@
-//! What a holder learns about a claim that ended without it, and what stale receipts cannot do besides.
+//! What a holder learns about a claim that ended without it, and what stale receipts cannot do
+//! besides.
 
 use queue_table_core::{EffectName, ErrorText, JobId, MaxAttempts};
 

@@ -1,4 +1,5 @@
-//! A receipt whose claim no longer holds changes nothing: a full table of operations and ways to be stale.
+//! A receipt whose claim no longer holds changes nothing: a full table of operations and ways to be
+//! stale.
 
 mod act;
 mod alone;

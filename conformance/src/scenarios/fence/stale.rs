@@ -36,8 +36,8 @@ pub(super) struct Arranged {
 }
 
 impl Stale {
-    /// Every way, in an order in which one can be arranged after the other: what purges, reaps or claims comes before
-    /// what it would find.
+    /// Every way, in an order in which one can be arranged after the other: what purges, reaps or
+    /// claims comes before what it would find.
     pub(super) const ALL: [Self; 8] = [
         Self::Superseded,
         Self::Purged,
@@ -106,7 +106,8 @@ impl Arranged {
 }
 
 impl Arranged {
-    /// Fails unless the claim that holds the job, if there is one, can finish it: its own row was left alone.
+    /// Fails unless the claim that holds the job, if there is one, can finish it: its own row was
+    /// left alone.
     pub(super) fn holder_can_ack<F: Fixture>(&self, arena: &Arena<'_, F>) -> Check {
         let Some(holder) = &self.holder else {
             return Ok(());

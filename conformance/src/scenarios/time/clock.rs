@@ -1,4 +1,5 @@
-//! Every instant is the database's now, between what its clock said before the call and after it. Report 32.
+//! Every instant is the database's now, between what its clock said before the call and after it.
+//! Report 32.
 
 use queue_table_core::{Delay, ErrorText, Failure, LeaseLength, MaxAttempts};
 

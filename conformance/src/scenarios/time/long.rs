@@ -1,5 +1,5 @@
-//! The longest durations, which overflow where an engine counts in small numbers or ends its calendar. Reports 38, 40
-//! and 41.
+//! The longest durations, which overflow where an engine counts in small numbers or ends its
+//! calendar. Reports 38, 40 and 41.
 
 use queue_table_core::{
     BatchSize, DELAY_MAX, Delay, Disposition, ErrorText, Failure, LEASE_MAX, LeaseLength,
@@ -112,7 +112,8 @@ fn the_longest_retention_keeps_everything<F: Fixture>(arena: &Arena<'_, F>) -> C
     arena.expect_unchanged(&before)
 }
 
-/// Reports 42 and 45: a delay that overflows, or is computed from a base of zero, burns all attempts at once.
+/// Reports 42 and 45: a delay that overflows, or is computed from a base of zero, burns all
+/// attempts at once.
 fn late_attempts_wait_no_longer_than_the_policys_cap<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let held = arena.enqueue_and_claim("worker-a")?;
     let late = [Change::Attempts(70), Change::MaxAttempts(100)];

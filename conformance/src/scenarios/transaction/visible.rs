@@ -166,7 +166,8 @@ fn the_next_job_and_the_ack_are_one_commit<F: Fixture>(arena: &Arena<'_, F>) -> 
     arena.expect_state(next, State::Ready)
 }
 
-/// Report 63: an open transaction or a lock that is left behind would swallow or stop what comes after it.
+/// Report 63: an open transaction or a lock that is left behind would swallow or stop what comes
+/// after it.
 fn failed_transactions_leave_the_session_clean<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let held = arena.enqueue_and_claim("worker-a")?;
     let (job, before) = (arena.job()?, arena.snapshot()?);

@@ -14,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Often enough that nothing in a scenario waits long for the next poll.
 pub(super) const OFTEN: Duration = Duration::from_millis(20);
 
-/// A worker on a session of its own that asks often, tries again at once, and reaps only when told to.
+/// A worker on a session of its own that asks often, tries again at once, and reaps only when told
+/// to.
 pub(super) fn worker<F: Fixture>(arena: &Arena<'_, F>) -> Check<WorkerBuilder<F::Backend>> {
     let session = Arc::new(arena.session()?);
     Ok(Worker::builder(session)
