@@ -19,6 +19,12 @@ pub trait Fixture: Send + Sync + 'static {
     /// What is under test, and what it declares it can and cannot do.
     fn profile(&self) -> Profile;
 
+    /// How many scenarios may run at once, unless the environment says otherwise. Each may open
+    /// some twenty sessions.
+    fn at_once(&self) -> usize {
+        4
+    }
+
     /// Scenarios whose outcome would mean nothing on this server: a probe at the start found that
     /// it does not honour what they rely on, such as a stand-in that ignores lock hints. They are
     /// not tried, and the verdict is partial.

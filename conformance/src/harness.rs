@@ -44,9 +44,11 @@ pub fn main<F: Fixture>(fixture: FromEnv<F>) -> ExitCode {
         return role.play(fixture);
     }
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or_else(|| Some(threads()));
     let trials = match fixture {
-        FromEnv::Ready(fixture) => scenarios(fixture),
+        FromEnv::Ready(fixture) => {
+            arguments.test_threads = arguments.test_threads.or_else(|| Some(threads(&fixture)));
+            scenarios(fixture)
+        }
         FromEnv::NotRun { engine, reason } => not_run(&engine, &reason),
     };
     libtest_mimic::run(&arguments, trials).exit_code()
