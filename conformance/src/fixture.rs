@@ -1,6 +1,7 @@
 //! What a porter writes: how to set up, observe and disturb one engine.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -112,6 +113,9 @@ pub struct Capabilities {
     pub processes: bool,
     /// The fixture can cut and restore the connections of a backend.
     pub network: bool,
+    /// The engine counts what a session reads.
+    #[serde(default)]
+    pub counters: bool,
 }
 
 /// A scenario that this backend is known to fail.
@@ -148,6 +152,52 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] where no second process can open them.
     fn address(&self) -> Result<String, PortError> {
         Err(PortError::new("no second process can open these tables"))
+    }
+
+    /// The server, for a network of the suite's own before it ([`Proxy`](crate::Proxy)). For
+    /// fixtures that declare [`Capabilities::network`].
+    ///
+    /// # Errors
+    /// [`PortError`] where nothing stands between a backend and its tables.
+    fn server(&self) -> Result<Server, PortError> {
+        Err(PortError::new("there is no network to cut"))
+    }
+
+    /// As [`Probe::session`], connecting to this address instead of the server's, without TLS: the
+    /// suite must be able to see a commit. It gives up within seconds when nobody answers.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be opened.
+    fn session_through(&self, address: SocketAddr) -> Result<B, PortError> {
+        Err(PortError::new(format_args!("there is no way by {address}")))
+    }
+
+    /// Brings the engine's statistics up to date, as its own housekeeping does in time.
+    ///
+    /// # Errors
+    /// [`PortError`] when they cannot be.
+    fn settle(&self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// How much the transaction's session has read so far, in a unit of the engine's own that does
+    /// not depend on time: pages, rows, or steps. For fixtures that declare
+    /// [`Capabilities::counters`].
+    ///
+    /// # Errors
+    /// [`PortError`] where it is not counted.
+    fn reads_in(&self, tx: &mut B::Tx<'_>) -> Result<u64, PortError> {
+        let _ = tx;
+        Err(PortError::new("nobody counts what a session reads"))
+    }
+
+    /// Drops an index of the job table: `ready`, `lease` or `retention`. Not for scenarios, but for
+    /// the faults that they must notice ([`Seed`](crate::Seed)).
+    ///
+    /// # Errors
+    /// [`PortError`] where there is none.
+    fn drop_index(&self, index: &str) -> Result<(), PortError> {
+        Err(PortError::new(format_args!("there is no index `{index}`")))
     }
 
     /// The database's clock now.
@@ -231,6 +281,15 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// # Errors
     /// [`PortError`] when it cannot be written.
     fn reference(&self, job: JobId) -> Result<(), PortError>;
+}
+
+/// The server under test, as the suite's network sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Host and port, such as `127.0.0.1:5432`.
+    pub address: String,
+    /// Bytes that a client sends when, and only when, it asks the server to commit.
+    pub commit: Vec<u8>,
 }
 
 /// A stored row, every column.

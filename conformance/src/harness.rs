@@ -89,16 +89,25 @@ fn try_one<F: Fixture>(suite: &Suite<F>, records: &Records, at: usize) -> Result
 }
 
 fn not_run(engine: &str, reason: &str) -> Vec<Trial> {
+    let trials = absent(engine, reason);
+    if !trials.is_empty() {
+        return trials;
+    }
+    match Records::not_run(engine, reason) {
+        Ok(()) => trials,
+        Err(error) => vec![failing(error.to_string())],
+    }
+}
+
+/// Says that an engine is not there: a failure where it is required.
+pub(crate) fn absent(engine: &str, reason: &str) -> Vec<Trial> {
     let required = std::env::var(REQUIRE).unwrap_or_default();
     if required.split(',').any(|name| name.trim() == engine) {
         let text = format!("{engine} is in {REQUIRE}, but cannot be run: {reason}");
         return vec![failing(text)];
     }
     eprintln!("conformance: {engine}: not run: {reason}");
-    match Records::not_run(engine, reason) {
-        Ok(()) => Vec::new(),
-        Err(error) => vec![failing(error.to_string())],
-    }
+    Vec::new()
 }
 
 /// Stands for the suite when it cannot start: a program without tests would look like success.
