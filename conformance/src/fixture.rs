@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use queue_table_core::{
-    Administration, ColumnType, ColumnValue, JobId, State, Timestamp, TransactionalBackend,
-};
+use queue_table_core::{Administration, ColumnType, JobId, Timestamp, TransactionalBackend};
+
+pub use crate::stored::{Change, Row, Written};
 
 /// One engine under test. The suite asks it for fresh tables and never for the engine's name.
 pub trait Fixture: Send + Sync + 'static {
@@ -290,83 +290,6 @@ pub struct Server {
     pub address: String,
     /// Bytes that a client sends when, and only when, it asks the server to commit.
     pub commit: Vec<u8>,
-}
-
-/// A stored row, every column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// The id.
-    pub job_id: JobId,
-    /// The queue.
-    pub queue: String,
-    /// The kind.
-    pub kind: String,
-    /// The payload's bytes.
-    pub payload: Vec<u8>,
-    /// The payload's version.
-    pub payload_version: u16,
-    /// The state, as stored.
-    pub state: State,
-    /// The priority.
-    pub priority: i32,
-    /// When it is due.
-    pub run_at: Timestamp,
-    /// Claims so far.
-    pub attempts: u32,
-    /// The budget.
-    pub max_attempts: u32,
-    /// Who holds it.
-    pub worker_id: Option<String>,
-    /// Until when.
-    pub lease_until: Option<Timestamp>,
-    /// When it was enqueued.
-    pub enqueued_at: Timestamp,
-    /// When it was last claimed.
-    pub claimed_at: Option<Timestamp>,
-    /// When it was finished.
-    pub finished_at: Option<Timestamp>,
-    /// Why it last failed.
-    pub last_error: Option<String>,
-    /// The business columns, in the order of the set-up.
-    pub columns: Vec<ColumnValue>,
-}
-
-/// One column to change by raw SQL.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// `state`, to any text.
-    State(&'static str),
-    /// `attempts`.
-    Attempts(i64),
-    /// `max_attempts`.
-    MaxAttempts(i64),
-    /// `priority`.
-    Priority(i32),
-    /// `payload_version`.
-    PayloadVersion(u16),
-    /// `worker_id`.
-    WorkerId(Option<&'static str>),
-    /// `lease_until`, so many microseconds from the database's now.
-    LeaseUntil(Option<i64>),
-    /// `run_at`, so many microseconds from the database's now.
-    RunAt(i64),
-    /// `finished_at`, so many microseconds from the database's now.
-    FinishedAt(Option<i64>),
-    /// `payload`, with the table's rules kept.
-    Payload(&'static str),
-    /// `payload`, past the table's rules where the engine allows that: bytes no reader can decode.
-    Undecodable,
-}
-
-/// How an engine took a raw write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
-    /// It stored it.
-    Stored,
-    /// One of the table's rules refused it; the engine's message.
-    Refused(String),
-    /// The engine cannot be brought to store such a thing at all.
-    Impossible,
 }
 
 /// A lock on a row that is let go when its time is up.

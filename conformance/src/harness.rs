@@ -8,9 +8,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::child::Role;
 use crate::fixture::Fixture;
-use crate::history::histories;
+use crate::history::{cases, histories};
 use crate::outcome::Outcome;
-use crate::record::Records;
+use crate::record::{Histories, Records};
 use crate::runner::{Suite, threads};
 
 /// Engines that must be there, by name and separated by commas: elsewhere an engine without a
@@ -70,12 +70,22 @@ fn scenarios<F: Fixture>(fixture: F) -> Vec<Trial> {
         Trial::test(name, move || try_one(&suite, &records, at)).with_kind(kind)
     };
     let mut trials: Vec<_> = (0..suite.scenarios.len()).map(trial).collect();
-    let random = Arc::clone(&suite);
+    let (random, noted) = (Arc::clone(&suite), Arc::clone(&records));
     trials.push(Trial::test(
         "history::random_histories_go_as_on_the_model",
-        move || histories(random.fixture()).map_err(|failed| failed.to_string().into()),
+        move || try_histories(&random, &noted),
     ));
     trials
+}
+
+fn try_histories<F: Fixture>(suite: &Suite<F>, records: &Records) -> Result<(), Failed> {
+    let tried = histories(suite.fixture());
+    records.write_histories(&Histories {
+        version: suite.profile.version.clone(),
+        cases: cases().map_err(|failed| failed.to_string())?,
+        passed: tried.is_ok(),
+    })?;
+    tried.map_err(|failed| failed.to_string().into())
 }
 
 fn try_one<F: Fixture>(suite: &Suite<F>, records: &Records, at: usize) -> Result<(), Failed> {

@@ -24,6 +24,7 @@ mod runner;
 mod scenario;
 mod scenarios;
 mod seeded;
+mod stored;
 
 pub use arena::Arena;
 pub use check::{Check, Failed};

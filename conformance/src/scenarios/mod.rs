@@ -42,8 +42,8 @@
 //! - Inside `backend.transaction` use only `_in` calls and `probe.effect_in`, or reads: where there
 //!   is one writer, a second write waits for the first.
 //! - Say in the test what must *not* have changed: `snapshot` before, `expect_unchanged` after.
-//! - A scenario of a protocol tier must be failed by a mutant (`MUTANTS.md`); add the fault to the
-//!   model if none does.
+//! - A scenario must be failed by a mutant or a seeded fault (`MUTANTS.md`); add the fault to the
+//!   model, or to `seeded`, if none does.
 
 #![deny(dead_code)]
 
@@ -167,7 +167,10 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scenarios");
         let mut named = BTreeSet::new();
         named_in(&folder, &mut named);
-        let missed: Vec<_> = UNIVERSAL.iter().filter(|one| !named.contains(one)).collect();
+        let missed: Vec<_> = UNIVERSAL
+            .iter()
+            .filter(|one| !named.contains(one))
+            .collect();
         assert!(missed.is_empty(), "named by no scenario: {missed:?}");
     }
 

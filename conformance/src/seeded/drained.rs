@@ -1,5 +1,7 @@
 //! The broken backend for operators, and what a statement sees that looks at few rows.
 
+use std::time::Duration;
+
 use queue_table_core::{
     Administration, BatchSize, ClaimRequest, Error, ErrorText, FailureRecord, Finding, JobId,
     JobRecord, ListRequest, MaxAttempts, Migrated, PurgeRequest, Purged, QueueName, QueueStats,
@@ -17,6 +19,7 @@ impl<B: Administration + TransactionalBackend> Broken<B> {
         self.inner.list(&ListRequest::first(limit))
     }
 
+    /// Whether the first rows hold one that the claim may want. Fewer rows are all looked at.
     pub(super) fn sees_a_claimable(&self, request: &ClaimRequest) -> Result<bool> {
         let rows = self.first_rows(FEW)?;
         let is_accepted = |row: &JobRecord| match &request.accepts {
@@ -25,22 +28,21 @@ impl<B: Administration + TransactionalBackend> Broken<B> {
                 .is_some_and(|versions| versions.contains(&row.payload_version)),
             None => true,
         };
-        Ok(rows.iter().any(|row| {
-            let ready = row.state == State::Ready && row.run_at <= row.enqueued_at;
-            ready && row.queue == request.queue && is_accepted(row)
-        }))
+        let is_wanted = |row: &JobRecord| {
+            let due = row.state == State::Ready && row.run_at <= row.enqueued_at;
+            due && row.queue == request.queue && is_accepted(row)
+        };
+        Ok(rows.len() < FEW as usize || rows.iter().any(is_wanted))
     }
 
+    /// Whether the first rows hold a claim that ended long before the others.
     pub(super) fn sees_an_overdue(&self) -> Result<bool> {
-        let stats = self.inner.stats(None)?;
-        let overdue: u64 = stats.iter().map(|queue| queue.overdue).sum();
-        // Overdue ones are those whose claims ended first; the few are looked at by id.
         let rows = self.first_rows(FEW)?;
-        let latest = rows.iter().filter_map(|row| row.lease_until).max();
-        let earliest = rows.iter().filter_map(|row| row.lease_until).min();
-        let apart = latest.zip(earliest).map(|(late, early)| late.since(early));
-        let one_is_old = apart.is_some_and(|apart| apart > std::time::Duration::from_secs(30));
-        Ok(overdue > 0 && (one_is_old || rows.len() < FEW as usize))
+        let ends = || rows.iter().filter_map(|row| row.lease_until);
+        let apart = ends().max().zip(ends().min());
+        let one_is_old =
+            apart.is_some_and(|(late, early)| late.since(early) > Duration::from_secs(30));
+        Ok(rows.len() < FEW as usize || one_is_old)
     }
 }
 
