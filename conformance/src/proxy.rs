@@ -32,6 +32,7 @@ struct Shared {
     server: Server,
     next_commit: Mutex<Option<Cut>>,
     refuses: AtomicBool,
+    brittle: AtomicBool,
     ended: AtomicBool,
     tried: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
@@ -58,6 +59,7 @@ impl Proxy {
             server,
             next_commit: Mutex::default(),
             refuses: AtomicBool::default(),
+            brittle: AtomicBool::default(),
             ended: AtomicBool::default(),
             tried: AtomicUsize::default(),
             open: Mutex::default(),
@@ -91,6 +93,11 @@ impl Proxy {
     pub fn close(&self) {
         self.shared.refuses.store(true, Ordering::SeqCst);
         self.cut_all();
+    }
+
+    /// Refuses whatever comes once a connection has ended, for faults that are seeded.
+    pub(crate) fn be_brittle(&self) {
+        self.shared.brittle.store(true, Ordering::SeqCst);
     }
 
     /// Brings the server back.
@@ -168,6 +175,8 @@ impl Shared {
                 break;
             }
         }
+        let brittle = self.brittle.load(Ordering::SeqCst);
+        self.refuses.fetch_or(brittle, Ordering::SeqCst);
         if !swallows.load(Ordering::SeqCst) {
             end(client);
             end(server);

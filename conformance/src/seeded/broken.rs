@@ -14,6 +14,7 @@ use queue_table_core::{
 };
 
 use super::Seed;
+use crate::proxy::Proxy;
 
 /// What a fault answers in place of the truth.
 const NOT_DEAD: Disposition = Disposition::Ready {
@@ -26,6 +27,8 @@ pub struct Broken<B: QueueBackend> {
     pub(super) inner: B,
     pub(super) seed: Seed,
     seen: Seen,
+    /// Kept as long as the backend that goes by it.
+    _network: Option<Proxy>,
 }
 
 /// What a faulty session remembers.
@@ -50,6 +53,17 @@ impl<B: Administration + TransactionalBackend> Broken<B> {
             inner,
             seed,
             seen: Seen::default(),
+            _network: None,
+        }
+    }
+
+    /// A session by a network of its own.
+    pub(super) fn by(network: Proxy, inner: B, seed: Seed) -> Self {
+        Self {
+            inner,
+            seed,
+            seen: Seen::default(),
+            _network: Some(network),
         }
     }
 

@@ -7,6 +7,7 @@ use queue_table_core::{Administration, JobId, Timestamp, TransactionalBackend};
 
 use super::{Broken, Seed};
 use crate::fixture::{Change, Held, PortError, Probe, Row, Server, Written};
+use crate::proxy::Proxy;
 
 /// Observes and disturbs the tables of a broken backend.
 #[derive(Debug)]
@@ -39,8 +40,18 @@ where
     }
 
     fn session_through(&self, address: SocketAddr) -> Result<Broken<B>, PortError> {
-        let session = self.probe.session_through(address)?;
-        Ok(Broken::with(session, self.seed))
+        if self.seed != Seed::NeverReconnects {
+            let session = self.probe.session_through(address)?;
+            return Ok(Broken::with(session, self.seed));
+        }
+        // A backend that reconnects unasked tells nobody that it had to.
+        let brittle = Proxy::before(Server {
+            address: address.to_string(),
+            ..self.probe.server()?
+        })?;
+        brittle.be_brittle();
+        let session = self.probe.session_through(brittle.address())?;
+        Ok(Broken::by(brittle, session, self.seed))
     }
 
     fn settle(&self) -> Result<(), PortError> {
