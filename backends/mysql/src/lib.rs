@@ -56,10 +56,13 @@ mod admin;
 mod administration;
 mod builder;
 mod check;
+mod claim;
+mod connection;
 mod decode;
 mod dedup;
 mod enqueue;
 mod error;
+mod fence;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 mod json;

@@ -10,17 +10,23 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, Transaction};
 use queue_table_core::{
     BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure,
-    Fenced, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt, Result,
-    Table, TransactionalBackend, Waiter, Woken, check_count,
+    Fenced, JobId, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt,
+    Result, Table, TransactionalBackend, Waiter, Woken, check_count, free_first,
 };
 
 use crate::builder::Builder;
+use crate::connection::Connection;
 use crate::dedup::Snapshot;
+use crate::fence::Rows;
+use crate::lifecycle::Answers;
 use crate::pool::Connections;
 use crate::ringing::{self, Ringing};
 use crate::server::Server;
 use crate::sql::Statements;
-use crate::{enqueue, lifecycle, migrate, recovery};
+use crate::{claim, enqueue, lifecycle, migrate, recovery};
+
+/// The part of a lease that its renewal may wait for a locked row: there is time for another.
+const PATIENCE_PER_LEASE: u32 = 4;
 
 /// Largest JSON document of one statement, whatever the server takes.
 const CHUNK_BYTES_MAX: u64 = 4 * 1_048_576;
@@ -132,6 +138,27 @@ impl MysqlQueue {
             })
     }
 
+    /// Acts on a batch in transactions of our own, the free rows first.
+    fn free_first<I: Copy, T>(
+        &self,
+        operation: &'static str,
+        items: &[I],
+        job_of: impl Fn(I) -> JobId,
+        act: impl Fn(&mut Conn, &Statements, Rows, &[I]) -> Answers<T>,
+    ) -> Result<Vec<Fenced<T>>> {
+        let run = |rows, items: &[I]| {
+            self.in_transaction(operation, |session, sql| act(session, sql, rows, items))
+        };
+        free_first(
+            self.engine(),
+            operation,
+            items,
+            job_of,
+            |items| run(Rows::Free, items),
+            |items| run(Rows::All, items).map(all_answers),
+        )
+    }
+
     /// What every operation on a caller's transaction begins with.
     fn borrowed(&self, tx: &mut Transaction<'_>, operation: &'static str) -> Result<&Statements> {
         lifecycle::check_in_transaction(tx, self.engine(), operation)?;
@@ -178,10 +205,10 @@ impl QueueBackend for MysqlQueue {
                 let sql = self.statements(session)?;
                 // Outside the transaction: an empty poll costs one read, and neither locks nor
                 // commits.
-                let first = lifecycle::due_priority(session, sql, &request.queue, None)?;
+                let first = claim::due_priority(session, sql, &request.queue, None)?;
                 first.map_or(Ok(Vec::new()), |first| {
                     connection.transaction(sql.engine, OPERATION, |session| {
-                        lifecycle::claim(session, sql, request, first)
+                        claim::claim(session, sql, request, first)
                     })
                 })
             })
@@ -193,13 +220,26 @@ impl QueueBackend for MysqlQueue {
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        self.connections
-            .renewing(self.engine(), OPERATION, |connection| {
+        let receipts: Vec<&Receipt> = receipts.iter().collect();
+        let patience = lease.get() / PATIENCE_PER_LEASE;
+        let run = |rows, receipts: &[&Receipt]| {
+            let renew = |connection: &mut Connection| {
                 let sql = self.statements(connection.session())?;
                 connection.transaction(sql.engine, OPERATION, |session| {
-                    lifecycle::renew(session, sql, receipts, lease)
+                    lifecycle::renew(session, sql, rows, receipts, lease)
                 })
-            })
+            };
+            self.connections
+                .renewing(self.engine(), OPERATION, patience, renew)
+        };
+        free_first(
+            self.engine(),
+            OPERATION,
+            &receipts,
+            Receipt::job_id,
+            |receipts| run(Rows::Free, receipts),
+            |receipts| run(Rows::All, receipts).map(all_answers),
+        )
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
@@ -207,7 +247,8 @@ impl QueueBackend for MysqlQueue {
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_transaction("ack", |session, sql| lifecycle::ack(session, sql, receipts))
+        let receipts: Vec<&Receipt> = receipts.iter().collect();
+        self.free_first("ack", &receipts, Receipt::job_id, lifecycle::ack)
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
@@ -215,9 +256,9 @@ impl QueueBackend for MysqlQueue {
         if failures.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_transaction("fail", |session, sql| {
-            lifecycle::fail(session, sql, failures)
-        })
+        let failures: Vec<&Failure> = failures.iter().collect();
+        let job_of = |failure: &Failure| failure.receipt.job_id();
+        self.free_first("fail", &failures, job_of, lifecycle::fail)
     }
 
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
@@ -257,15 +298,15 @@ impl TransactionalBackend for MysqlQueue {
         {
             return Ok(Vec::new());
         }
-        match lifecycle::due_priority(tx, sql, &request.queue, None)? {
-            Some(first) => lifecycle::claim(tx, sql, request, first),
+        match claim::due_priority(tx, sql, &request.queue, None)? {
+            Some(first) => claim::claim(tx, sql, request, first),
             None => Ok(Vec::new()),
         }
     }
 
     fn ack_in(&self, tx: &mut Transaction<'_>, receipt: &Receipt) -> Result<()> {
         let sql = self.borrowed(tx, "ack")?;
-        for answer in lifecycle::ack(tx, sql, std::slice::from_ref(receipt))? {
+        for answer in all_answers(lifecycle::ack(tx, sql, Rows::All, &[receipt])?) {
             answer?;
         }
         Ok(())
@@ -274,7 +315,7 @@ impl TransactionalBackend for MysqlQueue {
     fn fail_in(&self, tx: &mut Transaction<'_>, failure: &Failure) -> Result<Disposition> {
         let sql = self.borrowed(tx, "fail")?;
         let mut disposition = Disposition::Dead;
-        for answer in lifecycle::fail(tx, sql, std::slice::from_ref(failure))? {
+        for answer in all_answers(lifecycle::fail(tx, sql, Rows::All, &[failure])?) {
             disposition = answer?;
         }
         Ok(disposition)
@@ -307,6 +348,11 @@ impl TransactionalBackend for MysqlQueue {
         }
         Ok(done)
     }
+}
+
+/// Where every row was waited for, every receipt has an answer.
+fn all_answers<T>(answers: Vec<Option<Fenced<T>>>) -> Vec<Fenced<T>> {
+    answers.into_iter().flatten().collect()
 }
 
 fn check_receipts(count: usize) -> Result<()> {

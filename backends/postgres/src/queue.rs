@@ -22,7 +22,7 @@ use crate::notify::Notifier;
 use crate::pool::{Connection, DieselPool, Pool};
 use crate::sql::Names;
 use crate::transact::{once, own, require_transaction};
-use crate::{admin, check, migrate, purge, renew};
+use crate::{admin, batches, check, migrate, purge};
 
 /// The queue in a PostgreSQL database.
 ///
@@ -162,7 +162,7 @@ impl QueueBackend for PostgresQueue {
         if receipts.is_empty() {
             return Ok(vec![]);
         }
-        renew::renew(&self.renewals, &self.pool, &self.protocol, receipts, lease)
+        batches::renew(&self.renewals, &self.pool, &self.protocol, receipts, lease)
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
@@ -170,10 +170,7 @@ impl QueueBackend for PostgresQueue {
         if receipts.is_empty() {
             return Ok(vec![]);
         }
-        let receipts: Vec<_> = receipts.iter().collect();
-        own(&self.pool, "ack", |tx| {
-            lifecycle::ack(tx, &self.protocol, &receipts)
-        })
+        batches::ack(&self.pool, &self.protocol, receipts)
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
@@ -181,10 +178,7 @@ impl QueueBackend for PostgresQueue {
         if failures.is_empty() {
             return Ok(vec![]);
         }
-        let failures: Vec<_> = failures.iter().collect();
-        own(&self.pool, "fail", |tx| {
-            lifecycle::fail(tx, &self.protocol, &failures)
-        })
+        batches::fail(&self.pool, &self.protocol, failures)
     }
 
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {

@@ -41,9 +41,11 @@
 //! either, only connection strings that say `encrypt=false` are taken.
 
 mod admin;
+mod administration;
 mod answers;
 mod builder;
 mod check;
+mod claim;
 mod connect;
 mod connection;
 mod decode;

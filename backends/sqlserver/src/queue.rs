@@ -4,19 +4,25 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use queue_table_core::{
-    Administration, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error,
-    ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
-    MaxAttempts, Migrated, NewJob, PurgeCursor, PurgeRequest, Purged, QueueBackend, QueueName,
-    QueueStats, ReapRequest, Reaped, Receipt, Result, State, Table, TransactionalBackend, Waiter,
-    Woken,
+    BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure,
+    Fenced, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt, Result,
+    State, Table, TransactionalBackend, Waiter, Woken, check_count, free_first,
 };
 
 use crate::builder::Builder;
 use crate::connect::ConnectOptions;
-use crate::connection::{Client, Transaction};
+use crate::connection::{Client, Transaction, batch};
+use crate::lifecycle::Rows;
 use crate::pool::Pools;
 use crate::sql::Statements;
-use crate::{ENGINE, admin, check, lifecycle, migrate, recovery};
+use crate::{ENGINE, claim, lifecycle};
+
+/// How long one try of a renewal waits for a row at most, before the free ones are renewed again.
+const RENEWAL_WAIT: Duration = Duration::from_secs(2);
+
+/// The part of a lease that one try of its renewal may wait: all tries together leave time for
+/// another.
+const WAITS_PER_LEASE: u32 = 16;
 
 /// How often an operation that owns its transaction is tried when others are in the way.
 const TRIES_MAX: u32 = 5;
@@ -76,7 +82,7 @@ impl SqlServerQueue {
 
     /// One transaction around one piece of work; again when others are in the way, a bounded number
     /// of times.
-    fn in_transaction<T>(
+    pub(crate) fn in_transaction<T>(
         &self,
         operation: &'static str,
         work: impl AsyncFn(&mut Client, &Statements) -> Result<T>,
@@ -94,7 +100,7 @@ impl SqlServerQueue {
     }
 
     /// One statement without a transaction around it.
-    fn read<T>(
+    pub(crate) fn read<T>(
         &self,
         operation: &'static str,
         work: impl AsyncFn(&mut Client, &Statements) -> Result<T>,
@@ -111,18 +117,44 @@ impl SqlServerQueue {
         }
     }
 
+    /// Acks in a transaction of its own, whose COMMIT may stay unanswered.
+    fn ack_rows(&self, which: Rows, receipts: &[&Receipt]) -> Result<Vec<Option<Fenced<()>>>> {
+        let held = std::cell::RefCell::new(Vec::new());
+        let result = self.in_transaction("ack", async |client, sql| {
+            let answers = lifecycle::ack_rows(client, sql, which, receipts.to_vec()).await?;
+            let answers = answers.of_the_free();
+            held.replace(answers.clone());
+            Ok(answers)
+        });
+        match result {
+            Err(unknown @ Error::OutcomeUnknown(_)) => self
+                .ack_again(which, receipts, &held.into_inner())
+                .map_err(|error| {
+                    // To say that nothing changed would be wrong: the first COMMIT is still open.
+                    tracing::warn!(%error, "an ack whose commit was not answered stays undecided");
+                    unknown
+                }),
+            result => result,
+        }
+    }
+
     /// Decides an ack whose COMMIT was not answered by its rows: it was stored as a whole or not at
     /// all.
     ///
     /// The rows' locks are had only once the lost transaction is over. It was stored when every row
     /// that still has the attempt this ack held has succeeded; else the receipts are sent again.
-    fn ack_again(&self, receipts: &[Receipt], held: &[Fenced<()>]) -> Result<Vec<Fenced<()>>> {
+    fn ack_again(
+        &self,
+        which: Rows,
+        receipts: &[&Receipt],
+        held: &[Option<Fenced<()>>],
+    ) -> Result<Vec<Option<Fenced<()>>>> {
         self.in_transaction("ack", async |client, sql| {
-            let seen = lifecycle::lock_receipts(client, sql, receipts).await?;
-            let held_rows = receipts
-                .iter()
-                .zip(held)
-                .filter(|(_, answer)| answer.is_ok());
+            let both = || receipts.iter().zip(held);
+            let tried = both().filter(|(_, answer)| answer.is_some());
+            let tried: Vec<_> = tried.map(|(receipt, _)| *receipt).collect();
+            let seen = lifecycle::lock_receipts(client, sql, &tried).await?;
+            let held_rows = both().filter(|(_, answer)| matches!(answer, Some(Ok(()))));
             let mut theirs = held_rows
                 .filter_map(|(receipt, _)| {
                     let row = seen.get(&receipt.job_id())?;
@@ -133,37 +165,9 @@ impl SqlServerQueue {
             if stored {
                 return Ok(held.to_vec());
             }
-            lifecycle::ack(client, sql, receipts).await
+            let answers = lifecycle::ack_rows(client, sql, which, receipts.to_vec()).await?;
+            Ok(answers.of_the_free())
         })
-    }
-
-    /// Deletes what can be deleted; a refused batch is halved until the rows that a constraint
-    /// keeps stand alone.
-    fn purge_all(&self, jobs: &[PurgeCursor], purged: &mut Purged) -> Result<()> {
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        let deleted = self.in_transaction("purge", async |client, sql| {
-            recovery::purge(client, sql, jobs).await
-        });
-        match deleted {
-            Ok(deleted) => {
-                purged.deleted += deleted;
-                Ok(())
-            }
-            Err(error) if recovery::is_kept(&error) => match jobs {
-                [job] => {
-                    purged.kept.push(job.job_id);
-                    Ok(())
-                }
-                _ => {
-                    let (first, second) = jobs.split_at(jobs.len() / 2);
-                    self.purge_all(first, purged)?;
-                    self.purge_all(second, purged)
-                }
-            },
-            Err(error) => Err(error),
-        }
     }
 }
 
@@ -208,54 +212,91 @@ impl QueueBackend for SqlServerQueue {
     fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         // An empty poll opens no transaction and takes no lock.
         let priorities = self.read("claim", async |client, sql| {
-            lifecycle::probe(client, sql, request).await
+            claim::probe(client, sql, request).await
         })?;
         if priorities.is_empty() {
             return Ok(Vec::new());
         }
         self.in_transaction("claim", async |client, sql| {
-            lifecycle::claim_at(client, sql, request, &priorities).await
+            claim::claim_at(client, sql, request, &priorities).await
         })
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
+        const OPERATION: &str = "renew";
+        check_receipts(receipts.len())?;
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_transaction("renew", async |client, sql| {
-            lifecycle::renew(client, sql, receipts, lease).await
-        })
+        let free = |receipts: &[&Receipt]| {
+            self.in_transaction(OPERATION, async |client, sql| {
+                let receipts = receipts.to_vec();
+                let renewed =
+                    lifecycle::renew_rows(client, sql, Rows::Free, receipts, lease).await?;
+                Ok(renewed.of_the_free())
+            })
+        };
+        let wait = (lease.get() / WAITS_PER_LEASE)
+            .min(RENEWAL_WAIT)
+            .as_millis();
+        // The session's own setting is put back when the connection is taken from the pool again.
+        let wait = format!("SET LOCK_TIMEOUT {wait}");
+        let rest = |receipts: &[&Receipt]| {
+            self.in_transaction(OPERATION, async |client, sql| {
+                batch(client, OPERATION, &wait).await?;
+                let receipts = receipts.to_vec();
+                let renewed =
+                    lifecycle::renew_rows(client, sql, Rows::All, receipts, lease).await?;
+                Ok(renewed.finish())
+            })
+        };
+        let receipts: Vec<_> = receipts.iter().collect();
+        free_first(ENGINE, OPERATION, &receipts, Receipt::job_id, free, rest)
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
+        check_receipts(receipts.len())?;
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        let held = std::cell::RefCell::new(Vec::new());
-        let result = self.in_transaction("ack", async |client, sql| {
-            let answers = lifecycle::ack(client, sql, receipts).await?;
-            held.replace(answers.clone());
-            Ok(answers)
-        });
-        match result {
-            Err(unknown @ Error::OutcomeUnknown(_)) => self
-                .ack_again(receipts, &held.into_inner())
-                .map_err(|error| {
-                    // To say that nothing changed would be wrong: the first COMMIT is still open.
-                    tracing::warn!(%error, "an ack whose commit was not answered stays undecided");
-                    unknown
-                }),
-            result => result,
-        }
+        let receipts: Vec<_> = receipts.iter().collect();
+        free_first(
+            ENGINE,
+            "ack",
+            &receipts,
+            Receipt::job_id,
+            |receipts| self.ack_rows(Rows::Free, receipts),
+            |receipts| {
+                let answers = self.ack_rows(Rows::All, receipts)?;
+                Ok(answers.into_iter().flatten().collect())
+            },
+        )
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
+        const OPERATION: &str = "fail";
+        check_receipts(failures.len())?;
         if failures.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_transaction("fail", async |client, sql| {
-            lifecycle::fail(client, sql, failures).await
-        })
+        let run = |which, failures: &[&Failure]| {
+            self.in_transaction(OPERATION, async |client, sql| {
+                let failed = lifecycle::fail_rows(client, sql, which, failures).await?;
+                Ok(failed.of_the_free())
+            })
+        };
+        let failures: Vec<_> = failures.iter().collect();
+        free_first(
+            ENGINE,
+            OPERATION,
+            &failures,
+            |failure| failure.receipt.job_id(),
+            |failures| run(Rows::Free, failures),
+            |failures| {
+                let answers = run(Rows::All, failures)?;
+                Ok(answers.into_iter().flatten().collect())
+            },
+        )
     }
 
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
@@ -270,79 +311,6 @@ impl QueueBackend for SqlServerQueue {
 
     fn ring(&self, queue: &QueueName) {
         self.bell.ring(queue);
-    }
-}
-
-impl Administration for SqlServerQueue {
-    fn migrate(&self) -> Result<Migrated> {
-        self.in_transaction("migrate", async |client, sql| {
-            migrate::migrate(client, sql).await
-        })
-    }
-
-    fn check(&self) -> Result<Vec<Finding>> {
-        self.read("check", async |client, sql| check::check(client, sql).await)
-    }
-
-    fn get(&self, job: JobId) -> Result<Option<JobRecord>> {
-        self.read("get", async |client, sql| {
-            admin::get(client, sql, job).await
-        })
-    }
-
-    fn list(&self, request: &ListRequest) -> Result<Vec<JobRecord>> {
-        self.read("list", async |client, sql| {
-            admin::list(client, sql, request).await
-        })
-    }
-
-    fn failures(&self, job: JobId) -> Result<Vec<FailureRecord>> {
-        self.read("failures", async |client, sql| {
-            admin::failures(client, sql, job).await
-        })
-    }
-
-    fn stats(&self, queue: Option<&QueueName>) -> Result<Vec<QueueStats>> {
-        self.read("stats", async |client, sql| {
-            admin::stats(client, sql, queue).await
-        })
-    }
-
-    fn replay(&self, job: JobId, extra: MaxAttempts) -> Result<u32> {
-        self.in_transaction("replay", async |client, sql| {
-            recovery::replay(client, sql, job, extra).await
-        })
-    }
-
-    fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
-        self.in_transaction("cancel", async |client, sql| {
-            recovery::cancel(client, sql, job, reason).await
-        })
-    }
-
-    fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
-        let found = self.read("purge", async |client, sql| {
-            recovery::purge_select(client, sql, request).await
-        })?;
-        let full = found.len() == request.limit.get() as usize;
-        let mut purged = Purged {
-            cursor: found.last().copied().filter(|_| full),
-            ..Purged::default()
-        };
-        self.purge_all(&found, &mut purged)?;
-        Ok(purged)
-    }
-
-    fn pause(&self, queue: &QueueName) -> Result<()> {
-        self.in_transaction("pause", async |client, sql| {
-            admin::pause(client, sql, queue).await
-        })
-    }
-
-    fn resume(&self, queue: &QueueName) -> Result<()> {
-        self.in_transaction("resume", async |client, sql| {
-            admin::resume(client, sql, queue).await
-        })
     }
 }
 
@@ -407,6 +375,10 @@ impl TransactionalBackend for SqlServerQueue {
         self.ring_for(enqueued);
         Ok(value)
     }
+}
+
+fn check_receipts(count: usize) -> Result<()> {
+    Ok(check_count("receipts", count, BATCH_MAX as usize)?)
 }
 
 /// The one answer of a batch of one; a lost claim is an error here, so that `?` rolls the caller's

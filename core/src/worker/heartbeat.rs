@@ -71,9 +71,9 @@ fn renew<B: QueueBackend + ?Sized>(
         Ok(verdicts) => verdicts,
         Err(Error::OutcomeUnknown(_)) if batch.len() > 1 && Instant::now() < until => {
             let parts = batch.chunks(batch.len().div_ceil(PARTS));
-            return parts.fold(true, |went_well, part| {
-                renew(shared, part, until) && went_well
-            });
+            // Every part is renewed, also behind one that fails.
+            let failed = parts.filter(|part| !renew(shared, part, until)).count();
+            return failed == 0;
         }
         Err(error) => {
             shared.error("renew", &error);
