@@ -13,6 +13,7 @@ mod encryption;
 mod fence;
 mod ids;
 mod proxy;
+mod replay;
 mod soak;
 mod support;
 mod tables;
