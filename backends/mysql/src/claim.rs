@@ -14,6 +14,14 @@ use crate::sql::Statements;
 /// Above every priority.
 const TOP: i64 = i32::MAX as i64 + 1;
 
+/// A priority with a due job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Due {
+    pub(crate) priority: i32,
+    /// No higher one has ready jobs that are not due yet.
+    pub(crate) is_highest: bool,
+}
+
 /// The highest priority with a due job, below `below` where given. Reads only: an idle worker's
 /// poll ends here.
 pub(crate) fn due_priority<Q: Queryable>(
@@ -21,8 +29,9 @@ pub(crate) fn due_priority<Q: Queryable>(
     sql: &Statements,
     queue: &QueueName,
     below: Option<i32>,
-) -> Result<Option<i32>> {
+) -> Result<Option<Due>> {
     const OPERATION: &str = "claim";
+    let mut is_highest = below.is_none();
     let mut below = below.map_or(TOP, i64::from);
     loop {
         let params = (queue.as_str(), below, queue.as_str());
@@ -30,14 +39,29 @@ pub(crate) fn due_priority<Q: Queryable>(
             .exec_first(sql.claim_step(), params)
             .map_err(failed(sql.engine, OPERATION))?;
         match step {
-            Some((priority, false)) => below = i64::from(priority),
-            Some((priority, true)) => return Ok(Some(priority)),
+            Some((priority, true)) => {
+                return Ok(Some(Due {
+                    priority,
+                    is_highest,
+                }));
+            }
+            Some((priority, false)) => (below, is_highest) = (i64::from(priority), false),
             None => return Ok(None),
         }
     }
 }
 
-/// Claims from the priority `first` downwards, which `due_priority` has found.
+/// Where a claim begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Start {
+    /// At a priority with a due job, which `due_priority` has found.
+    Priority(i32),
+    /// At the highest priority with ready jobs. When none of them is due, nothing is claimed,
+    /// whatever other priorities have.
+    Highest,
+}
+
+/// Claims from a priority downwards.
 ///
 /// It goes from priority to priority because the index ends where the due jobs of one priority end:
 /// a scan over all priorities reads every future job of a higher one first (100,000 of them made a
@@ -46,26 +70,25 @@ pub(crate) fn claim<Q: Queryable>(
     session: &mut Q,
     sql: &Statements,
     request: &ClaimRequest,
-    first: i32,
+    first: Start,
 ) -> Result<Vec<ClaimedJob>> {
     let accepts = request.accepts.as_ref().map(accepted);
+    let accepts = accepts.as_deref();
     let limit = request.limit.get() as usize;
-    let mut found = Vec::new();
-    let mut priority = Some(first);
-    while let Some(from) = priority {
-        let wanted = limit - found.len();
-        found.extend(select_due(
-            session,
-            sql,
-            request,
-            from,
-            accepts.as_deref(),
-            wanted,
-        )?);
-        if found.len() >= limit {
-            break;
+    let mut found = select_due(session, sql, request, first, accepts, limit)?;
+    let mut last = match first {
+        Start::Priority(priority) => Some(priority),
+        Start::Highest => found.last().map(|(job, _)| job.priority),
+    };
+    while let Some(above) = last
+        && found.len() < limit
+    {
+        let due = due_priority(session, sql, &request.queue, Some(above))?;
+        last = due.map(|due| due.priority);
+        if let Some(priority) = last {
+            let (from, wanted) = (Start::Priority(priority), limit - found.len());
+            found.extend(select_due(session, sql, request, from, accepts, wanted)?);
         }
-        priority = due_priority(session, sql, &request.queue, Some(from))?;
     }
     let Some(now) = found.last().map(|(_, now)| now.clone()) else {
         return Ok(Vec::new());
@@ -96,17 +119,24 @@ fn select_due<Q: Queryable>(
     session: &mut Q,
     sql: &Statements,
     request: &ClaimRequest,
-    priority: i32,
+    from: Start,
     accepts: Option<&str>,
     wanted: usize,
 ) -> Result<Vec<(ClaimedJob, Now)>> {
     let (queue, limit) = (request.queue.as_str(), wanted as u64);
-    let rows: mysql::Result<Vec<mysql::Row>> = match accepts {
-        Some(kinds) => session.exec(
-            sql.claim_select_accepting(),
-            (queue, priority, kinds, limit),
-        ),
-        None => session.exec(sql.claim_select(), (queue, priority, limit)),
+    let rows: mysql::Result<Vec<mysql::Row>> = match (from, accepts) {
+        (Start::Priority(priority), None) => {
+            session.exec(sql.claim_select(), (queue, priority, limit))
+        }
+        (Start::Priority(priority), Some(kinds)) => {
+            let params = (queue, priority, kinds, limit);
+            session.exec(sql.claim_select_accepting(), params)
+        }
+        (Start::Highest, None) => session.exec(sql.claim_first(), (queue, queue, queue, limit)),
+        (Start::Highest, Some(kinds)) => {
+            let params = (queue, queue, queue, kinds, limit);
+            session.exec(sql.claim_first_accepting(), params)
+        }
     };
     let rows = rows.map_err(failed(sql.engine, "claim"))?;
     rows.into_iter()

@@ -1,9 +1,9 @@
 //! The queue, and its trait methods: one transaction around one call each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
@@ -15,6 +15,7 @@ use queue_table_core::{
 };
 
 use crate::builder::Builder;
+use crate::claim::Start;
 use crate::connection::Connection;
 use crate::dedup::Snapshot;
 use crate::fence::Rows;
@@ -42,6 +43,8 @@ pub struct MysqlQueue {
     known: OnceLock<Known>,
     /// Whether the ledger has been read and found to be of this build's version.
     ledger_read: AtomicBool,
+    /// The queues whose last claim found its first job in their highest priority.
+    busy: Mutex<HashSet<QueueName>>,
     bell: Bell,
     /// Tells this backend from others of the process.
     id: u64,
@@ -95,6 +98,7 @@ impl MysqlQueue {
             table,
             known: OnceLock::new(),
             ledger_read: AtomicBool::new(false),
+            busy: Mutex::default(),
             bell: Bell::default(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
         }
@@ -159,6 +163,33 @@ impl MysqlQueue {
         )
     }
 
+    /// Claims once a look has shown that there is something: an empty poll costs one read, and
+    /// neither locks nor commits.
+    fn claim_after_a_look(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        const OPERATION: &str = "claim";
+        let mut found = None;
+        let claimed = self
+            .connections
+            .pooled(self.engine(), OPERATION, |connection| {
+                let session = connection.session();
+                let sql = self.statements(session)?;
+                found = claim::due_priority(session, sql, &request.queue, None)?;
+                found.map_or(Ok(Vec::new()), |due| {
+                    connection.transaction(sql.engine, OPERATION, |session| {
+                        claim::claim(session, sql, request, Start::Priority(due.priority))
+                    })
+                })
+            })?;
+        if !claimed.is_empty() && found.is_some_and(|due| due.is_highest) {
+            self.busy().insert(request.queue.clone());
+        }
+        Ok(claimed)
+    }
+
+    fn busy(&self) -> MutexGuard<'_, HashSet<QueueName>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What every operation on a caller's transaction begins with.
     fn borrowed(&self, tx: &mut Transaction<'_>, operation: &'static str) -> Result<&Statements> {
         lifecycle::check_in_transaction(tx, self.engine(), operation)?;
@@ -199,19 +230,18 @@ impl QueueBackend for MysqlQueue {
         {
             return Ok(Vec::new());
         }
-        self.connections
-            .pooled(self.engine(), OPERATION, |connection| {
-                let session = connection.session();
-                let sql = self.statements(session)?;
-                // Outside the transaction: an empty poll costs one read, and neither locks nor
-                // commits.
-                let first = claim::due_priority(session, sql, &request.queue, None)?;
-                first.map_or(Ok(Vec::new()), |first| {
-                    connection.transaction(sql.engine, OPERATION, |session| {
-                        claim::claim(session, sql, request, first)
-                    })
-                })
-            })
+        // Where there was work a moment ago, it is looked for and locked by one statement.
+        let was_busy = self.busy().contains(&request.queue);
+        if was_busy {
+            let claimed = self.in_transaction(OPERATION, |session, sql| {
+                claim::claim(session, sql, request, Start::Highest)
+            })?;
+            if !claimed.is_empty() {
+                return Ok(claimed);
+            }
+            self.busy().remove(&request.queue);
+        }
+        self.claim_after_a_look(request)
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
@@ -299,7 +329,7 @@ impl TransactionalBackend for MysqlQueue {
             return Ok(Vec::new());
         }
         match claim::due_priority(tx, sql, &request.queue, None)? {
-            Some(first) => claim::claim(tx, sql, request, first),
+            Some(due) => claim::claim(tx, sql, request, Start::Priority(due.priority)),
             None => Ok(Vec::new()),
         }
     }

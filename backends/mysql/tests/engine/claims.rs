@@ -51,6 +51,14 @@ fn claim_and_reap_read_their_index_and_do_not_sort() {
                 vec!["'mail'", "3", "10"],
             ),
             (
+                include_str!("../../sql/claim_first.sql"),
+                vec!["'mail'", "'mail'", "'mail'", "10"],
+            ),
+            (
+                include_str!("../../sql/claim_first_accepting.sql"),
+                vec!["'mail'", "'mail'", "'mail'", "'[[\"send\",0,9]]'", "10"],
+            ),
+            (
                 include_str!("../../sql/claim_select_accepting.sql"),
                 vec!["'mail'", "3", "'[[\"send\",0,9]]'", "10"],
             ),
@@ -91,6 +99,7 @@ fn statements_by_id_use_the_primary_key_of_a_small_table_too() {
         fill(&tables, 5);
         for file in [
             include_str!("../../sql/lock.sql"),
+            include_str!("../../sql/lock_free.sql"),
             include_str!("../../sql/judge.sql"),
             include_str!("../../sql/ack.sql"),
             include_str!("../../sql/renew.sql"),
