@@ -113,8 +113,8 @@ fn push_through(tables: &Tables, rounds: usize) -> (Vec<Duration>, Vec<Duration>
     (claims, reaps)
 }
 
-/// The 95th of 100, or 20 ms where it is less: below that a machine's noise is larger than what dead
-/// rows cost.
+/// The 95th of 100, or 20 ms where it is less: below that a machine's noise is larger than what
+/// dead rows cost.
 fn slow(took: &[Duration]) -> Duration {
     let mut took = took.to_vec();
     took.sort_unstable();
