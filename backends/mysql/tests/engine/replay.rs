@@ -107,7 +107,10 @@ impl Replayer {
             (Some(_), _) => String::new(),
         };
         let Some(folder) = there.filter(|_| missing.is_empty()) else {
-            assert!(!is_required(server.engine), "{missing}, and it is required");
+            // A container's programs are not on this machine.
+            let elsewhere = std::env::var("ENGINES_VIA").is_ok_and(|via| via == "docker");
+            let may_be_missing = elsewhere || !is_required(server.engine);
+            assert!(may_be_missing, "{missing}, and it is required");
             println!("the replay of the binary log was not run: {missing}");
             return None;
         };
