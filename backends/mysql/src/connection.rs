@@ -21,6 +21,8 @@ pub(crate) struct Connection {
     broken: bool,
     /// The shorter time-out of the two: work that took less has met none.
     time_out: Option<Duration>,
+    /// How long the session waits for a row.
+    lock_wait: Duration,
 }
 
 impl fmt::Debug for Connection {
@@ -33,13 +35,14 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(conn: Conn, time_out: Option<Duration>) -> Self {
+    pub(crate) fn new(conn: Conn, time_out: Option<Duration>, lock_wait: Duration) -> Self {
         Self {
             conn,
             used: Instant::now(),
             open: false,
             broken: false,
             time_out,
+            lock_wait,
         }
     }
 
@@ -76,7 +79,36 @@ impl Connection {
         }
     }
 
-    /// The same on the driver's own transaction type, for a caller's work.
+    /// The same, but waits for a row no longer than `at_most`.
+    pub(crate) fn short_transaction<T>(
+        &mut self,
+        engine: &'static str,
+        operation: &'static str,
+        at_most: Duration,
+        work: impl FnOnce(&mut Conn) -> Result<T>,
+    ) -> Result<T> {
+        let usual = self.lock_wait;
+        self.wait_for_rows(at_most.min(usual))
+            .map_err(failed(engine, operation))?;
+        let done = self.transaction(engine, operation, work);
+        if !self.broken
+            && let Err(error) = self.wait_for_rows(usual)
+        {
+            tracing::debug!(%error, "the session could not be put back, and is given up");
+        }
+        done
+    }
+
+    /// In whole seconds, the shortest the server knows being one.
+    fn wait_for_rows(&mut self, at_most: Duration) -> mysql::Result<()> {
+        let seconds = at_most.as_secs().max(1);
+        let set = format!("SET SESSION innodb_lock_wait_timeout = {seconds}");
+        let done = self.session().query_drop(set);
+        self.broken |= done.is_err();
+        done
+    }
+
+    /// One on the driver's own transaction type, for a caller's work.
     pub(crate) fn driver_transaction<T, E: From<Error>>(
         &mut self,
         engine: &'static str,

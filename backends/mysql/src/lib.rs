@@ -54,6 +54,7 @@
 
 mod admin;
 mod administration;
+mod batches;
 mod builder;
 mod check;
 mod claim;

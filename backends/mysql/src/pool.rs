@@ -18,9 +18,9 @@ const ATTEMPTS_MAX: u32 = 8;
 /// First pause between two of them; it doubles, with jitter.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How long one try of a renewal waits for a row, before the free ones are renewed again: the
-/// shortest that the server knows.
-const RENEWAL_WAIT: Duration = Duration::from_secs(1);
+/// How long one try waits for a row while others wait for the answer: the shortest that the server
+/// knows.
+pub(crate) const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Makes connections.
 pub(crate) struct Manager {
@@ -50,7 +50,7 @@ impl Manager {
     }
 
     fn connect_for_renewals(&self) -> mysql::Result<Connection> {
-        self.open(self.opts.clone(), self.lock_wait.min(RENEWAL_WAIT))
+        self.open(self.opts.clone(), self.lock_wait.min(SHORT_WAIT))
     }
 
     /// A connection for work that may take long, such as a migration: without a read time-out.
@@ -70,7 +70,7 @@ impl Manager {
             "SET SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = {seconds}, \
              SESSION lock_wait_timeout = {seconds}"
         ))?;
-        Ok(Connection::new(conn, time_out))
+        Ok(Connection::new(conn, time_out, lock_wait))
     }
 }
 
@@ -173,9 +173,20 @@ impl Connections {
         &self,
         engine: &'static str,
         operation: &'static str,
+        work: impl FnMut(&mut Connection) -> Result<T>,
+    ) -> Result<T> {
+        self.pooled_within(self.manager.lock_wait(), engine, operation, work)
+    }
+
+    /// The same, but not again beyond `patience`.
+    pub(crate) fn pooled_within<T>(
+        &self,
+        patience: Duration,
+        engine: &'static str,
+        operation: &'static str,
         mut work: impl FnMut(&mut Connection) -> Result<T>,
     ) -> Result<T> {
-        again(self.manager.lock_wait(), || {
+        again(patience.min(self.manager.lock_wait()), || {
             let mut connection = self.checkout(engine, operation)?;
             work(&mut connection).inspect_err(|error| connection.judge(error))
         })

@@ -10,24 +10,20 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, Transaction};
 use queue_table_core::{
     BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure,
-    Fenced, JobId, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt,
-    Result, Table, TransactionalBackend, Waiter, Woken, check_count, free_first,
+    Fenced, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt, Result,
+    Table, TransactionalBackend, Waiter, Woken, check_count,
 };
 
+use crate::batches::all_answers;
 use crate::builder::Builder;
 use crate::claim::Start;
-use crate::connection::Connection;
 use crate::dedup::Snapshot;
 use crate::fence::Rows;
-use crate::lifecycle::Answers;
 use crate::pool::Connections;
 use crate::ringing::{self, Ringing};
 use crate::server::Server;
 use crate::sql::Statements;
 use crate::{claim, enqueue, lifecycle, migrate, recovery};
-
-/// The part of a lease that its renewal may wait for a locked row: there is time for another.
-const PATIENCE_PER_LEASE: u32 = 4;
 
 /// Largest JSON document of one statement, whatever the server takes.
 const CHUNK_BYTES_MAX: u64 = 4 * 1_048_576;
@@ -142,27 +138,6 @@ impl MysqlQueue {
             })
     }
 
-    /// Acts on a batch in transactions of our own, the free rows first.
-    fn free_first<I: Copy, T>(
-        &self,
-        operation: &'static str,
-        items: &[I],
-        job_of: impl Fn(I) -> JobId,
-        act: impl Fn(&mut Conn, &Statements, Rows, &[I]) -> Answers<T>,
-    ) -> Result<Vec<Fenced<T>>> {
-        let run = |rows, items: &[I]| {
-            self.in_transaction(operation, |session, sql| act(session, sql, rows, items))
-        };
-        free_first(
-            self.engine(),
-            operation,
-            items,
-            job_of,
-            |items| run(Rows::Free, items),
-            |items| run(Rows::All, items).map(all_answers),
-        )
-    }
-
     /// Claims once a look has shown that there is something: an empty poll costs one read, and
     /// neither locks nor commits.
     fn claim_after_a_look(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
@@ -245,31 +220,11 @@ impl QueueBackend for MysqlQueue {
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
-        const OPERATION: &str = "renew";
         check_receipts(receipts.len())?;
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        let receipts: Vec<&Receipt> = receipts.iter().collect();
-        let patience = lease.get() / PATIENCE_PER_LEASE;
-        let run = |rows, receipts: &[&Receipt]| {
-            let renew = |connection: &mut Connection| {
-                let sql = self.statements(connection.session())?;
-                connection.transaction(sql.engine, OPERATION, |session| {
-                    lifecycle::renew(session, sql, rows, receipts, lease)
-                })
-            };
-            self.connections
-                .renewing(self.engine(), OPERATION, patience, renew)
-        };
-        free_first(
-            self.engine(),
-            OPERATION,
-            &receipts,
-            Receipt::job_id,
-            |receipts| run(Rows::Free, receipts),
-            |receipts| run(Rows::All, receipts).map(all_answers),
-        )
+        self.renew_free_first(receipts, lease)
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
@@ -378,11 +333,6 @@ impl TransactionalBackend for MysqlQueue {
         }
         Ok(done)
     }
-}
-
-/// Where every row was waited for, every receipt has an answer.
-fn all_answers<T>(answers: Vec<Option<Fenced<T>>>) -> Vec<Fenced<T>> {
-    answers.into_iter().flatten().collect()
 }
 
 fn check_receipts(count: usize) -> Result<()> {
