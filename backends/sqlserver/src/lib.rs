@@ -43,6 +43,7 @@
 mod admin;
 mod administration;
 mod answers;
+mod batches;
 mod builder;
 mod check;
 mod claim;

@@ -90,6 +90,7 @@ impl Source {
 pub(crate) struct Pools {
     operations: Source,
     renewals: Source,
+    lock_timeout: Duration,
 }
 
 impl fmt::Debug for Pools {
@@ -124,6 +125,7 @@ impl Pools {
         Self {
             operations: source(size.max(1)),
             renewals: source(1),
+            lock_timeout: manager.options.lock_timeout,
         }
     }
 
@@ -134,6 +136,11 @@ impl Pools {
     /// The connection that handlers cannot use up: renewals must not wait behind them.
     pub(crate) fn get_for_renewal(&self) -> Result<PooledConnection<Manager>> {
         self.renewals.get("renew")
+    }
+
+    /// How long a session waits for a row.
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.lock_timeout
     }
 
     pub(crate) fn open_connections(&self) -> u32 {

@@ -6,23 +6,15 @@ use std::time::Duration;
 use queue_table_core::{
     BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure,
     Fenced, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt, Result,
-    State, Table, TransactionalBackend, Waiter, Woken, check_count, free_first,
+    Table, TransactionalBackend, Waiter, Woken, check_count,
 };
 
 use crate::builder::Builder;
 use crate::connect::ConnectOptions;
-use crate::connection::{Client, Transaction, batch};
-use crate::lifecycle::Rows;
+use crate::connection::{Client, Transaction};
 use crate::pool::Pools;
 use crate::sql::Statements;
 use crate::{ENGINE, claim, lifecycle};
-
-/// How long one try of a renewal waits for a row at most, before the free ones are renewed again.
-const RENEWAL_WAIT: Duration = Duration::from_secs(2);
-
-/// The part of a lease that one try of its renewal may wait: all tries together leave time for
-/// another.
-const WAITS_PER_LEASE: u32 = 16;
 
 /// How often an operation that owns its transaction is tried when others are in the way.
 const TRIES_MAX: u32 = 5;
@@ -36,7 +28,7 @@ const TRY_DELAY: Duration = Duration::from_millis(10);
 /// first call.
 #[derive(Debug)]
 pub struct SqlServerQueue {
-    pools: Pools,
+    pub(crate) pools: Pools,
     sql: Statements,
     bell: Bell,
 }
@@ -116,59 +108,6 @@ impl SqlServerQueue {
             self.bell.ring(&queue);
         }
     }
-
-    /// Acks in a transaction of its own, whose COMMIT may stay unanswered.
-    fn ack_rows(&self, which: Rows, receipts: &[&Receipt]) -> Result<Vec<Option<Fenced<()>>>> {
-        let held = std::cell::RefCell::new(Vec::new());
-        let result = self.in_transaction("ack", async |client, sql| {
-            let answers = lifecycle::ack_rows(client, sql, which, receipts.to_vec()).await?;
-            let answers = answers.of_the_free();
-            held.replace(answers.clone());
-            Ok(answers)
-        });
-        match result {
-            Err(unknown @ Error::OutcomeUnknown(_)) => self
-                .ack_again(which, receipts, &held.into_inner())
-                .map_err(|error| {
-                    // To say that nothing changed would be wrong: the first COMMIT is still open.
-                    tracing::warn!(%error, "an ack whose commit was not answered stays undecided");
-                    unknown
-                }),
-            result => result,
-        }
-    }
-
-    /// Decides an ack whose COMMIT was not answered by its rows: it was stored as a whole or not at
-    /// all.
-    ///
-    /// The rows' locks are had only once the lost transaction is over. It was stored when every row
-    /// that still has the attempt this ack held has succeeded; else the receipts are sent again.
-    fn ack_again(
-        &self,
-        which: Rows,
-        receipts: &[&Receipt],
-        held: &[Option<Fenced<()>>],
-    ) -> Result<Vec<Option<Fenced<()>>>> {
-        self.in_transaction("ack", async |client, sql| {
-            let both = || receipts.iter().zip(held);
-            let tried = both().filter(|(_, answer)| answer.is_some());
-            let tried: Vec<_> = tried.map(|(receipt, _)| *receipt).collect();
-            let seen = lifecycle::lock_receipts(client, sql, &tried).await?;
-            let held_rows = both().filter(|(_, answer)| matches!(answer, Some(Ok(()))));
-            let mut theirs = held_rows
-                .filter_map(|(receipt, _)| {
-                    let row = seen.get(&receipt.job_id())?;
-                    (row.attempts == receipt.attempt()).then_some(row.state)
-                })
-                .peekable();
-            let stored = theirs.peek().is_some() && theirs.all(|state| state == State::Succeeded);
-            if stored {
-                return Ok(held.to_vec());
-            }
-            let answers = lifecycle::ack_rows(client, sql, which, receipts.to_vec()).await?;
-            Ok(answers.of_the_free())
-        })
-    }
 }
 
 /// Tries again after contention, with a growing, jittered delay.
@@ -223,35 +162,11 @@ impl QueueBackend for SqlServerQueue {
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
-        const OPERATION: &str = "renew";
         check_receipts(receipts.len())?;
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        let free = |receipts: &[&Receipt]| {
-            self.in_transaction(OPERATION, async |client, sql| {
-                let receipts = receipts.to_vec();
-                let renewed =
-                    lifecycle::renew_rows(client, sql, Rows::Free, receipts, lease).await?;
-                Ok(renewed.of_the_free())
-            })
-        };
-        let wait = (lease.get() / WAITS_PER_LEASE)
-            .min(RENEWAL_WAIT)
-            .as_millis();
-        // The session's own setting is put back when the connection is taken from the pool again.
-        let wait = format!("SET LOCK_TIMEOUT {wait}");
-        let rest = |receipts: &[&Receipt]| {
-            self.in_transaction(OPERATION, async |client, sql| {
-                batch(client, OPERATION, &wait).await?;
-                let receipts = receipts.to_vec();
-                let renewed =
-                    lifecycle::renew_rows(client, sql, Rows::All, receipts, lease).await?;
-                Ok(renewed.finish())
-            })
-        };
-        let receipts: Vec<_> = receipts.iter().collect();
-        free_first(ENGINE, OPERATION, &receipts, Receipt::job_id, free, rest)
+        self.renew_free_first(receipts, lease)
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
@@ -259,44 +174,15 @@ impl QueueBackend for SqlServerQueue {
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        let receipts: Vec<_> = receipts.iter().collect();
-        free_first(
-            ENGINE,
-            "ack",
-            &receipts,
-            Receipt::job_id,
-            |receipts| self.ack_rows(Rows::Free, receipts),
-            |receipts| {
-                let answers = self.ack_rows(Rows::All, receipts)?;
-                Ok(answers.into_iter().flatten().collect())
-            },
-        )
+        self.ack_free_first(receipts)
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
-        const OPERATION: &str = "fail";
         check_receipts(failures.len())?;
         if failures.is_empty() {
             return Ok(Vec::new());
         }
-        let run = |which, failures: &[&Failure]| {
-            self.in_transaction(OPERATION, async |client, sql| {
-                let failed = lifecycle::fail_rows(client, sql, which, failures).await?;
-                Ok(failed.of_the_free())
-            })
-        };
-        let failures: Vec<_> = failures.iter().collect();
-        free_first(
-            ENGINE,
-            OPERATION,
-            &failures,
-            |failure| failure.receipt.job_id(),
-            |failures| run(Rows::Free, failures),
-            |failures| {
-                let answers = run(Rows::All, failures)?;
-                Ok(answers.into_iter().flatten().collect())
-            },
-        )
+        self.fail_free_first(failures)
     }
 
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use mysql::{IsolationLevel, TxOpts};
 use queue_table_core::{
-    BatchSize, JobId, QueueBackend, QueueBackendExt, ReapRequest, RetryPolicy, TransactionalBackend,
+    Accepts, Administration, BatchSize, JobId, Kind, QueueBackend, QueueBackendExt, ReapRequest,
+    RetryPolicy, TransactionalBackend,
 };
 
-use crate::support::{Tables, claimed, ids, job, lease, on_each, request};
+use crate::support::{Tables, claimed, ids, job, lease, mail, on_each, request};
 
 /// How a statement runs: its index, and whether it sorts.
 fn explain(tables: &Tables<'_>, statement: &str) -> (Vec<String>, String) {
@@ -111,6 +112,37 @@ fn statements_by_id_use_the_primary_key_of_a_small_table_too() {
             assert_eq!(keys.last().map(String::as_str), Some("PRIMARY"), "{text}");
             assert!(!extra.contains("filesort"), "{extra}");
         }
+    });
+}
+
+/// After a claim that found something, the next one finds and locks by one statement.
+#[test]
+fn a_claim_on_a_busy_queue_heeds_priority_due_time_kind_and_pause() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables.queue();
+        let claim = |request| -> Vec<i32> {
+            let claimed = queue.claim(&request).unwrap();
+            claimed.iter().map(|job| job.priority).collect()
+        };
+        queue.enqueue(&vec![job(); 6]).unwrap();
+        assert_eq!(claim(request(1)), [0]);
+        queue.enqueue_one(&job().with_priority(5)).unwrap();
+        assert_eq!(claim(request(2)), [5, 0]);
+        let other: Kind = Kind::new("other").unwrap();
+        let others = Accepts::from([(other, 0..=9)]);
+        assert_eq!(claim(request(1).accepting(others)), []);
+        assert_eq!(claim(request(1)), [0]);
+        queue.pause(&mail()).unwrap();
+        assert_eq!(claim(request(1)), []);
+        queue.resume(&mail()).unwrap();
+        assert_eq!(claim(request(1)), [0]);
+        let hour = Duration::from_secs(3_600);
+        let future = job().with_priority(9).with_delay(hour).unwrap();
+        queue.enqueue_one(&future).unwrap();
+        assert_eq!(claim(request(1)), [0]);
+        assert_eq!(claim(request(2)), [0]);
+        assert_eq!(claim(request(1)), []);
     });
 }
 

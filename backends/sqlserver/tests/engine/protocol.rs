@@ -266,15 +266,22 @@ fn free_rows_are_acknowledged_and_committed_before_a_locked_one_is_waited_for() 
     });
     let answers = fake.queue().ack(&[receipt(6), receipt(7)]).unwrap();
     assert_eq!(answers, [Ok(()), Ok(())]);
-    let one = |name| {
-        [
-            Request::Begin,
-            Request::Statement(name),
-            Request::Statement("ack"),
-            Request::Commit,
-        ]
-    };
-    assert_eq!(fake.asked(), [one("lock_free"), one("lock")].concat());
+    let (ack, wait) = (
+        Request::Statement("ack"),
+        "SET LOCK_TIMEOUT 2000".to_owned(),
+    );
+    let order = [
+        Request::Begin,
+        Request::Statement("lock_free"),
+        ack.clone(),
+        Request::Commit,
+        Request::Begin,
+        Request::Batch(wait),
+        Request::Statement("lock"),
+        ack,
+        Request::Commit,
+    ];
+    assert_eq!(fake.asked(), order);
 }
 
 #[test]
