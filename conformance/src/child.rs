@@ -198,6 +198,11 @@ impl Child {
         }
     }
 
+    /// All that it says from now on until it ends.
+    pub(crate) fn hear_out(&self) -> Vec<(String, [i64; 2])> {
+        std::iter::from_fn(|| self.said.recv_timeout(PATIENCE).ok()).collect()
+    }
+
     /// Everything with the word that it says from now on until it ends.
     pub(crate) fn hear_all(&self, word: &str) -> Check<Vec<[i64; 2]>> {
         std::iter::from_fn(|| self.hear(word).transpose()).collect()

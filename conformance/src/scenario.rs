@@ -121,6 +121,8 @@ pub enum Need {
     Processes(bool),
     /// [`Capabilities::network`] is so.
     Network(bool),
+    /// [`Capabilities::counters`] is so.
+    Counters(bool),
 }
 
 impl Need {
@@ -131,6 +133,7 @@ impl Need {
             Self::RowLocks(value) => declared.row_locks == value,
             Self::Processes(value) => declared.processes == value,
             Self::Network(value) => declared.network == value,
+            Self::Counters(value) => declared.counters == value,
         }
     }
 }
@@ -141,6 +144,7 @@ impl fmt::Display for Need {
             Self::RowLocks(value) => write!(f, "row_locks = {value}"),
             Self::Processes(value) => write!(f, "processes = {value}"),
             Self::Network(value) => write!(f, "network = {value}"),
+            Self::Counters(value) => write!(f, "counters = {value}"),
         }
     }
 }

@@ -12,7 +12,6 @@ mod connections;
 mod encryption;
 mod fence;
 mod ids;
-mod proxy;
 mod replay;
 mod soak;
 mod support;

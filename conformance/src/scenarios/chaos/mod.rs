@@ -1,5 +1,7 @@
 //! Crashed holders, killed processes, cut connections.
 
+mod commit;
+mod network;
 mod process;
 mod session;
 
@@ -8,5 +10,7 @@ use super::prelude::*;
 pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     let mut all = session::scenarios();
     all.extend(process::scenarios());
+    all.extend(network::scenarios());
+    all.extend(commit::scenarios());
     all
 }
