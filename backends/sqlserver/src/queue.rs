@@ -6,9 +6,9 @@ use std::time::Duration;
 use queue_table_core::{
     Administration, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error,
     ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
-    MaxAttempts, Migrated, NewJob, PurgeCursor, PurgeRequest, Purged, QueueBackend, QueueName,
-    QueueStats, ReapRequest, Reaped, Receipt, Result, State, Table, TransactionalBackend, Waiter,
-    Woken,
+    MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeCursor, PurgeRequest, Purged, QueueBackend,
+    QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result, State, Table,
+    TransactionalBackend, Waiter, Woken,
 };
 
 use crate::builder::Builder;
@@ -317,6 +317,12 @@ impl Administration for SqlServerQueue {
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.in_transaction("cancel", async |client, sql| {
             recovery::cancel(client, sql, job, reason).await
+        })
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.in_transaction("promote", async |client, sql| {
+            admin::promote(client, sql, request).await
         })
     }
 
