@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use queue_table_core::{
-    Administration, ClaimedJob, JobId, Kind, NewJob, Payload, QueueBackend, QueueBackendExt,
-    QueueName, Worker,
+    Administration, JobId, Kind, NewJob, Payload, QueueBackend, QueueBackendExt, QueueName, Worker,
 };
 use queue_table_sqlite::SqliteQueue;
 
@@ -60,50 +59,30 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
+/// Which jobs were begun, and when.
+type Begun = Arc<Mutex<Vec<(JobId, Instant)>>>;
+
 fn round(promotes: bool) -> Outcome<Round> {
     let folder = tempfile::tempdir()?;
     let queue = Arc::new(SqliteQueue::open(folder.path().join("jobs.db"))?);
     queue.migrate()?;
     let name = QueueName::new("mail")?;
-    let job = NewJob::new(&name, Kind::new("mail.send")?, Payload::from_json("{}")?);
-    let (done, stop) = (Arc::new(AtomicU64::new(0)), AtomicBool::new(false));
-    let begun: Arc<Mutex<Vec<(JobId, Instant)>>> = Arc::default();
-    let handler = {
-        let (done, begun) = (Arc::clone(&done), Arc::clone(&begun));
-        move |job: &ClaimedJob, _: &mut _| {
-            let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
-            begun.push((job.job_id(), Instant::now()));
-            drop(begun);
-            done.fetch_add(1, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    let mut low = Vec::new();
-    let report = std::thread::scope(|scope| -> Outcome<_> {
-        let high = job.clone().with_priority(HIGH);
-        queue.enqueue(&vec![high.clone(); BACKLOG as usize])?;
-        let builder = Worker::builder(Arc::clone(&queue)).queue(&name).slots(4);
-        let builder = builder.handle_kind("mail.send", 1..=1, handler);
-        let builder = if promotes {
-            builder.promote_after(WAITED, HIGH)
-        } else {
-            builder
-        };
+    let low = NewJob::new(&name, Kind::new("mail.send")?, Payload::from_json("{}")?);
+    let high = low.clone().with_priority(HIGH);
+    queue.enqueue(&vec![high.clone(); BACKLOG as usize])?;
+    let (begun, done, stop) = (Begun::default(), AtomicU64::new(0), AtomicBool::new(false));
+    let done = Arc::new(done);
+    let worker = start(&queue, promotes, Arc::clone(&begun), Arc::clone(&done))?;
+
+    let enqueued = std::thread::scope(|scope| {
         let producer = scope.spawn(|| keep_due(&queue, &high, &done, &stop));
-        let worker = builder.start()?;
-        let start = Instant::now();
-        while start.elapsed() < ROUND {
-            low.push((queue.enqueue_one(&job)?.job_id(), Instant::now()));
-            std::thread::sleep(LOW_EVERY);
-        }
+        let enqueued = low_jobs(&queue, &low);
         stop.store(true, Ordering::Relaxed);
-        let report = worker.stop(Duration::from_secs(5));
-        match producer.join() {
-            Ok(kept) => kept?,
-            Err(_) => return Err("the producer panicked".into()),
-        }
-        Ok(report)
+        producer.join().map_err(|_| "the producer panicked")??;
+        Ok::<_, Box<dyn Error>>(enqueued?)
     })?;
+    let report = worker.stop(Duration::from_secs(5));
+
     let begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
     let wait = |(job, since): &(JobId, Instant)| {
         let at = begun.iter().find(|(begun, _)| begun == job)?.1;
@@ -111,10 +90,42 @@ fn round(promotes: bool) -> Outcome<Round> {
     };
     Ok(Round {
         jobs_per_second: report.succeeded as f64 / ROUND.as_secs_f64(),
-        waits: low.iter().filter_map(wait).collect(),
-        low_enqueued: low.len(),
+        waits: enqueued.iter().filter_map(wait).collect(),
+        low_enqueued: enqueued.len(),
         promoted: report.promoted,
     })
+}
+
+fn start(
+    queue: &Arc<SqliteQueue>,
+    promotes: bool,
+    begun: Begun,
+    done: Arc<AtomicU64>,
+) -> Outcome<Worker<SqliteQueue>> {
+    let builder = Worker::builder(Arc::clone(queue)).queue("mail").slots(4);
+    let builder = if promotes {
+        builder.promote_after(WAITED, HIGH)
+    } else {
+        builder
+    };
+    let builder = builder.handle_kind("mail.send", 1..=1, move |job, _| {
+        let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.push((job.job_id(), Instant::now()));
+        drop(begun);
+        done.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(1));
+    });
+    Ok(builder.start()?)
+}
+
+/// Enqueues jobs of low priority until the round is over.
+fn low_jobs(queue: &SqliteQueue, low: &NewJob) -> queue_table_core::Result<Vec<(JobId, Instant)>> {
+    let (start, mut enqueued) = (Instant::now(), Vec::new());
+    while start.elapsed() < ROUND {
+        enqueued.push((queue.enqueue_one(low)?.job_id(), Instant::now()));
+        std::thread::sleep(LOW_EVERY);
+    }
+    Ok(enqueued)
 }
 
 /// Enqueues as many jobs of high priority as were run, so that the stream never runs dry.
