@@ -14,8 +14,9 @@ use queue_table_core::{
 };
 use queue_table_sqlite::SqliteQueue;
 
-const ROUND: Duration = Duration::from_secs(30);
-const WAITED: Duration = Duration::from_secs(5);
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_secs(12);
+const WAITED: Duration = Duration::from_secs(3);
 const HIGH: i32 = 10;
 const BACKLOG: u64 = 500;
 const LOW_EVERY: Duration = Duration::from_millis(100);
@@ -25,38 +26,39 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// What one run came to.
 struct Round {
     jobs_per_second: f64,
-    /// How long the jobs of low priority waited that were run.
-    waits: Vec<Duration>,
+    /// How long the jobs of low priority waited that were run, in seconds.
+    waits: Vec<f64>,
     low_enqueued: usize,
     promoted: u64,
 }
 
 fn main() -> Outcome<()> {
-    println!(
-        "SQLite {}, {} s a run",
-        rusqlite::version(),
-        ROUND.as_secs()
-    );
-    println!("promote_after   jobs/s   low run   of   wait median   wait longest   promoted");
-    for turn in 0..4 {
-        let promotes = turn % 2 == 1;
-        let mut round = round(promotes)?;
-        round.waits.sort_unstable();
-        let median = round.waits.get(round.waits.len() / 2);
-        let seconds =
-            |wait: Option<&Duration>| wait.map_or("never".to_owned(), |w| format!("{w:.1?}"));
+    let (version, seconds) = (rusqlite::version(), ROUND.as_secs());
+    println!("SQLite {version}, medians of {ROUNDS} runs of {seconds} s each, one after the other");
+    println!("promote_after   jobs/s   low jobs run   wait median   wait longest   promoted");
+    let (mut off, mut on) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        off.push(round(false)?);
+        on.push(round(true)?);
+    }
+    for (setting, rounds) in [("off", off), ("3 s", on)] {
+        let of = |value: fn(&Round) -> f64| median(rounds.iter().map(value).collect());
         println!(
-            "{:>13} {:>8.0} {:>9} {:>4} {:>13} {:>14} {:>10}",
-            if promotes { "5 s" } else { "off" },
-            round.jobs_per_second,
-            round.waits.len(),
-            round.low_enqueued,
-            seconds(median),
-            seconds(round.waits.last()),
-            round.promoted,
+            "{setting:>13} {:>8.0} {:>12.0} % {:>11.1} s {:>12.1} s {:>10.0}",
+            of(|round| round.jobs_per_second),
+            of(|round| 100.0 * round.waits.len() as f64 / round.low_enqueued as f64),
+            of(|round| median(round.waits.clone())),
+            of(|round| round.waits.iter().copied().fold(f64::NAN, f64::max)),
+            of(|round| round.promoted as f64),
         );
     }
     Ok(())
+}
+
+/// Not a number where there are no values.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Which jobs were begun, and when.
@@ -86,7 +88,7 @@ fn round(promotes: bool) -> Outcome<Round> {
     let begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
     let wait = |(job, since): &(JobId, Instant)| {
         let at = begun.iter().find(|(begun, _)| begun == job)?.1;
-        Some(at.saturating_duration_since(*since))
+        Some(at.saturating_duration_since(*since).as_secs_f64())
     };
     Ok(Round {
         jobs_per_second: report.succeeded as f64 / ROUND.as_secs_f64(),
