@@ -88,8 +88,9 @@
 //! # }
 //! ```
 //!
-//! What is guaranteed is written in `CONTRACT.md` of `queue-table-core`: at least once, no lost job,
-//! and never a stale acknowledgement. Effects outside the database need the job's id as their key.
+//! What is guaranteed is written in `CONTRACT.md` of `queue-table-core`: at least once, no lost
+//! job, and never a stale acknowledgement. Effects outside the database need the job's id as their
+//! key.
 
 pub use queue_table_core::*;
 
