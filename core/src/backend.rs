@@ -12,13 +12,13 @@ use crate::lease::MaxAttempts;
 use crate::name::{EffectName, QueueName};
 use crate::receipt::{Fenced, Receipt};
 use crate::request::{
-    ClaimRequest, Disposition, Failure, Finding, ListRequest, Migrated, PurgeRequest, Purged,
-    QueueStats, ReapRequest, Reaped,
+    ClaimRequest, Disposition, Failure, Finding, ListRequest, Migrated, PromoteRequest,
+    PurgeRequest, Purged, QueueStats, ReapRequest, Reaped,
 };
 
 /// Raised when a rule of the contract changes, so that a backend and the suite that judges it can
 /// be told apart.
-pub const CONTRACT_VERSION: u32 = 1;
+pub const CONTRACT_VERSION: u32 = 2;
 
 /// Moves jobs through their life in one database. Batch-first, without defaults, object-safe.
 ///
@@ -151,6 +151,17 @@ pub trait Administration: QueueBackend {
     /// # Errors
     /// [`Error::Rejected`] when there is no such job or it is already finished.
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()>;
+
+    /// Gives jobs of one queue that have been due for long a higher priority, the oldest first, and
+    /// returns how many.
+    ///
+    /// Fewer than the limit means that no more were found free; what others hold is passed over. The
+    /// stored priority is changed for good: retries and releases keep it. Each job moves in every
+    /// index of the table, so this is for the few that starve, not for a whole queue.
+    ///
+    /// # Errors
+    /// Transient ones; call again with the same request.
+    fn promote(&self, request: &PromoteRequest) -> Result<u32>;
 
     /// Deletes one bounded batch of old finished jobs, committed by itself.
     ///
@@ -378,6 +389,10 @@ macro_rules! forward {
 
             fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
                 (**self).cancel(job, reason)
+            }
+
+            fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+                (**self).promote(request)
             }
 
             fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

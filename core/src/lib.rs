@@ -51,7 +51,7 @@ pub use payload::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Payload, PayloadError, S
 pub use receipt::{Fenced, LostClaim, LostReason, Observed, Receipt};
 pub use request::{
     Accepts, ClaimRequest, Disposition, FailAction, Failure, Finding, ListRequest, Migrated,
-    PurgeCursor, PurgeRequest, Purged, QueueStats, ReapRequest, Reaped, Severity,
+    PromoteRequest, PurgeCursor, PurgeRequest, Purged, QueueStats, ReapRequest, Reaped, Severity,
 };
 pub use retry::{RETRY_DELAY_MIN, RetryPolicy};
 pub use table::{COLUMNS_MAX, Column, ColumnType, ColumnValue, Table};

@@ -70,6 +70,7 @@ mod json;
 mod lifecycle;
 mod migrate;
 mod pool;
+mod promote;
 mod queue;
 mod recovery;
 mod ringing;

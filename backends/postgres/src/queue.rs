@@ -9,9 +9,9 @@ use diesel::pg::PgConnection;
 use queue_table_core::{
     Administration, BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued,
     Error, ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength,
-    ListRequest, MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName,
-    QueueStats, ReapRequest, Reaped, Receipt, Result, Table, TransactionalBackend, Waiter, Woken,
-    check_count,
+    ListRequest, MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeRequest, Purged, QueueBackend,
+    QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result, Table, TransactionalBackend,
+    Waiter, Woken, check_count,
 };
 
 use crate::builder::Builder;
@@ -243,6 +243,12 @@ impl Administration for PostgresQueue {
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         own(&self.pool, "cancel", |tx| {
             admin::cancel(tx, &self.protocol, job, reason)
+        })
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        own(&self.pool, "promote", |tx| {
+            admin::promote(tx, &self.protocol, request)
         })
     }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use queue_table_core::{
     Administration, Bell, ClaimRequest, ClaimedJob, Disposition, Enqueued, Error, ErrorText,
     Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
-    MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats,
-    ReapRequest, Reaped, Receipt, Result, Table, Waiter, Woken,
+    MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeRequest, Purged, QueueBackend, QueueName,
+    QueueStats, ReapRequest, Reaped, Receipt, Result, Table, Waiter, Woken,
 };
 use r2d2::Pool;
 use rusqlite::{Connection, TransactionBehavior};
@@ -300,6 +300,10 @@ impl Administration for SqliteQueue {
 
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.write("cancel", |tx| admin::cancel(tx, self.tables(), job, reason))
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.write("promote", |tx| admin::promote(tx, self.tables(), request))
     }
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

@@ -85,8 +85,8 @@ macro_rules! statements {
 
 statements! {
     ack, bury, bury_select, cancel, claim, claim_probe, claim_select, dedup_find, dedup_put, effect, enqueue, fail,
-    failure, failures, get, hold, ledger, list, lock, now, observe, past_delete, past_find, past_put, pause, purge,
-    purge_dedup, purge_effect, purge_failure, purge_select, reap, reap_select, release, renew, replay, resume, stats,
+    failure, failures, get, hold, ledger, list, lock, now, observe, past_delete, past_find, past_put, pause, promote,
+    purge, purge_dedup, purge_effect, purge_failure, purge_select, reap, reap_select, release, renew, replay, resume, stats,
 }
 
 #[cfg(test)]

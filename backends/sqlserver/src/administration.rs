@@ -2,7 +2,7 @@
 
 use queue_table_core::{
     Administration, ErrorText, FailureRecord, Finding, JobId, JobRecord, ListRequest, MaxAttempts,
-    Migrated, PurgeCursor, PurgeRequest, Purged, QueueName, QueueStats, Result,
+    Migrated, PromoteRequest, PurgeCursor, PurgeRequest, Purged, QueueName, QueueStats, Result,
 };
 
 use crate::queue::SqlServerQueue;
@@ -83,6 +83,12 @@ impl Administration for SqlServerQueue {
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.in_transaction("cancel", async |client, sql| {
             recovery::cancel(client, sql, job, reason).await
+        })
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.in_transaction("promote", async |client, sql| {
+            admin::promote(client, sql, request).await
         })
     }
 

@@ -101,8 +101,8 @@ macro_rules! statements {
 statements! {
     ack, bury, bury_select, cancel, check, claim, claim_probe, dedup_lock, dedup_of, dedup_put, dedup_take, effect,
     enqueue, exists, fail, failure, failures, get, hold, ledger, list, lock, lock_free, migrate_lock, observe, past_delete,
-    past_put, pause, purge, purge_dedup, purge_effect, purge_failure, purge_select, purge_yield, reap, reap_select, renew,
-    replay, resume, schema_create, stats,
+    past_put, pause, promote, promote_probe, purge, purge_dedup, purge_effect, purge_failure, purge_select, purge_yield,
+    reap, reap_select, renew, replay, resume, schema_create, stats,
 }
 
 #[cfg(test)]

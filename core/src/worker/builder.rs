@@ -16,6 +16,7 @@ use crate::retry::RetryPolicy;
 use super::context::Context;
 use super::handler::{Handler, Handlers};
 use super::outcome::Outcome;
+use super::promoter::Ageing;
 #[cfg(feature = "periodic")]
 use super::schedule::{self, Periodic};
 use super::settings::{INTERVAL_MAX, SLOTS_MAX, Settings, in_duration, in_range, interval};
@@ -184,6 +185,23 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     pub fn reap_every(self, every: Duration) -> Self {
         self.checked(interval("reap interval", every), |settings, every| {
             settings.reap_every = Some(every)
+        })
+    }
+
+    /// Gives jobs of the worker's queues that have been due for `waited` the priority `to`, if
+    /// theirs is lower, so that a stream of that priority cannot starve them. Never by default.
+    ///
+    /// `waited` is a second to 36,500 days. It is looked for at a quarter of it, between a quarter
+    /// of a second and a minute. Then the job stands before all of priority `to` that came due
+    /// after it; jobs of still higher priorities go first as ever. It keeps the priority for its
+    /// retries.
+    ///
+    /// Promoting a job moves it in every index of the table: choose `waited` longer than jobs wait
+    /// on a normal day. In a queue that is always behind, all jobs grow old, and priorities end at
+    /// `to`.
+    pub fn promote_after(self, waited: Duration, to: i32) -> Self {
+        self.checked(Ageing::new(waited, to), |settings, ageing| {
+            settings.ageing = Some(ageing)
         })
     }
 

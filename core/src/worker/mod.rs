@@ -81,6 +81,7 @@ mod outcome;
 #[cfg(feature = "periodic")]
 mod periodic;
 mod poller;
+mod promoter;
 mod queues;
 mod reaper;
 mod report;

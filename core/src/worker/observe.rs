@@ -9,6 +9,7 @@
 //! | `queue_table_released_total` | counter | engine, queue, kind, reason | claims given back: `snooze`, `release` or `unstarted` |
 //! | `queue_table_lost_claims_total` | counter | engine, queue, kind, reason | results refused: `expired`, `superseded`, `finished`, `gone`; `unconfirmed` when the database did not take the result |
 //! | `queue_table_reaped_total` | counter | engine, queue, to | jobs the reaper moved, to `ready` or `dead` |
+//! | `queue_table_promoted_total` | counter | engine, queue | jobs promoted because they had waited long |
 //! | `queue_table_purged_total` | counter | engine | rows that retention deleted |
 //! | `queue_table_ticks_total` | counter | engine, queue, kind | jobs that a schedule enqueued |
 //! | `queue_table_errors_total` | counter | engine, operation, error | operations of the worker that failed, by the error's kind |
@@ -130,6 +131,10 @@ pub(super) fn tick(engine: &'static str, job: &crate::NewJob) {
     let mut labels = in_queue(engine, job.queue());
     labels.push(kind);
     counter!("queue_table_ticks_total", labels).increment(1);
+}
+
+pub(super) fn promoted(engine: &'static str, queue: &QueueName, jobs: u32) {
+    counter!("queue_table_promoted_total", in_queue(engine, queue)).increment(jobs.into());
 }
 
 pub(super) fn purged(engine: &'static str, rows: u32) {

@@ -37,6 +37,8 @@ pub struct Report {
     pub unconfirmed: u64,
     /// Jobs that the reaper brought back or buried.
     pub reaped: u64,
+    /// Jobs that were promoted because they had waited long.
+    pub promoted: u64,
     /// Rows that retention deleted.
     pub purged: u64,
     /// Jobs that a schedule enqueued.

@@ -20,9 +20,8 @@ const STORE_TRIES: usize = 5;
 
 /// Runs jobs on the calling thread, one after the other, as a worker would.
 ///
-/// Leases are not renewed, nothing is reaped or purged, and no schedule ticks. Delays can be passed
-/// over: see
-/// [`TestWorker::fast_forward`].
+/// Leases are not renewed, nothing is reaped, promoted or purged, and no schedule ticks. Delays can
+/// be passed over: see [`TestWorker::fast_forward`].
 ///
 /// ```
 /// use std::sync::Arc;

@@ -12,9 +12,9 @@ use queue_table_conformance::{
 use queue_table_core::{
     Administration, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, ErrorText,
     Failed, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, Kind, LeaseLength,
-    ListRequest, MaxAttempts, Migrated, NewJob, Payload, PurgeRequest, Purged, QueueBackend,
-    QueueBackendExt, QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result, RetryPolicy,
-    State, TransactionalBackend, Waiter, Woken, WorkerBuilder,
+    ListRequest, MaxAttempts, Migrated, NewJob, Payload, PromoteRequest, PurgeRequest, Purged,
+    QueueBackend, QueueBackendExt, QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result,
+    RetryPolicy, State, TransactionalBackend, Waiter, Woken, WorkerBuilder,
 };
 
 pub(crate) const QUEUE: &str = "mail";
@@ -239,6 +239,10 @@ impl Administration for Faulty {
 
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.call("cancel", || self.model.cancel(job, reason))
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.call("promote", || self.model.promote(request))
     }
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

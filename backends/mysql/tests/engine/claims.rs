@@ -42,7 +42,7 @@ fn fill(tables: &Tables<'_>, count: u32) {
 }
 
 #[test]
-fn claim_and_reap_read_their_index_and_do_not_sort() {
+fn claim_promote_and_reap_read_their_index_and_do_not_sort() {
     on_each(|server| {
         let tables = server.tables();
         fill(&tables, 2_000);
@@ -62,6 +62,18 @@ fn claim_and_reap_read_their_index_and_do_not_sort() {
             (
                 include_str!("../../sql/claim_select_accepting.sql"),
                 vec!["'mail'", "3", "'[[\"send\",0,9]]'", "10"],
+            ),
+            (
+                include_str!("../../sql/promote_step.sql"),
+                vec!["'mail'", "5"],
+            ),
+            (
+                include_str!("../../sql/promote_probe.sql"),
+                vec!["'mail'", "3", "1000000", "10"],
+            ),
+            (
+                include_str!("../../sql/promote_select.sql"),
+                vec!["'mail'", "3", "1000000", "10"],
             ),
         ];
         for (file, values) in claims {
@@ -105,6 +117,7 @@ fn statements_by_id_use_the_primary_key_of_a_small_table_too() {
             include_str!("../../sql/ack.sql"),
             include_str!("../../sql/renew.sql"),
             include_str!("../../sql/claim.sql"),
+            include_str!("../../sql/promote.sql"),
         ] {
             let text = tables.statement(file).replacen('?', "'[1,2]'", 1);
             let text = text.replace("= ?", "= UTC_TIMESTAMP(6)").replace('?', "5");
