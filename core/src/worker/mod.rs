@@ -94,6 +94,7 @@ mod shutdown;
 mod signal;
 mod slots;
 mod testing;
+mod time_travel;
 mod upcast;
 
 use std::fmt;

@@ -43,6 +43,7 @@ pub(crate) struct Faulty {
     calls: Mutex<BTreeMap<&'static str, usize>>,
     down: AtomicBool,
     poisoned: Mutex<Option<JobId>>,
+    doubted: Mutex<Option<JobId>>,
     tripped: Mutex<BTreeSet<&'static str>>,
     largest_claim: Mutex<u32>,
 }
@@ -67,6 +68,16 @@ impl Faulty {
     /// Every ack with this job in it fails from now on, and no retry helps.
     pub(crate) fn poison(&self, job: JobId) {
         *self.poisoned.lock().unwrap() = Some(job);
+    }
+
+    /// The outcome of every ack with this job in it is unknown from now on, and none is carried
+    /// out.
+    pub(crate) fn doubt(&self, job: JobId) {
+        *self.doubted.lock().unwrap() = Some(job);
+    }
+
+    pub(crate) fn heal_doubt(&self) {
+        *self.doubted.lock().unwrap() = None;
     }
 
     /// The next call of this operation, which cannot fail, panics: `ring`, or `engine` when a
@@ -161,12 +172,15 @@ impl QueueBackend for Faulty {
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
         let poisoned = *self.poisoned.lock().unwrap();
+        let doubted = *self.doubted.lock().unwrap();
+        let names = |job| receipts.iter().any(|receipt| Some(receipt.job_id()) == job);
         self.call("ack", || {
-            if receipts
-                .iter()
-                .any(|receipt| Some(receipt.job_id()) == poisoned)
-            {
-                return Err(Error::Engine(Failed::new("faulty", "ack", "poisoned")));
+            let failed = |why: &str| Failed::new("faulty", "ack", why);
+            if names(poisoned) {
+                return Err(Error::Engine(failed("poisoned")));
+            }
+            if names(doubted) {
+                return Err(Error::OutcomeUnknown(failed("no reply")));
             }
             self.model.ack(receipts)
         })
@@ -297,6 +311,7 @@ impl Bench {
             calls: Mutex::default(),
             down: AtomicBool::new(false),
             poisoned: Mutex::default(),
+            doubted: Mutex::default(),
             tripped: Mutex::default(),
             largest_claim: Mutex::default(),
         };
