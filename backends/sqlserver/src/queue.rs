@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     Administration, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error,
     ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
@@ -201,6 +202,7 @@ impl QueueBackend for SqlServerQueue {
         let enqueued = self.in_transaction("enqueue", async |client, sql| {
             lifecycle::enqueue(client, sql, jobs).await
         })?;
+        observe::enqueued(ENGINE, EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_for(queues_of(jobs, &enqueued));
         Ok(enqueued)
     }
@@ -353,6 +355,7 @@ impl TransactionalBackend for SqlServerQueue {
         let enqueued = tx.run("enqueue", async |client| {
             lifecycle::enqueue(client, &self.sql, jobs).await
         })?;
+        observe::enqueued(ENGINE, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         tx.enqueued.extend(queues_of(jobs, &enqueued));
         Ok(enqueued)
     }

@@ -1,14 +1,16 @@
 //! One queue on each engine, on tables of the test's own.
 
-use std::fmt::Debug;
 use std::sync::Arc;
 
-use queue_table::{Administration, Table};
+use queue_table::{Administration, Table, TransactionalBackend};
 
 /// What a test does on one engine; the first argument names it.
 pub(crate) trait OnEngine: Copy + Send + Sync {
-    /// Runs on fresh tables behind a pool of so many connections.
-    fn run<Q: Administration + 'static>(self, engine: &'static str, queue: &Arc<Q>);
+    /// Runs on fresh tables behind a pool of so many connections. `beside` is another queue on the
+    /// same tables, with connections of its own.
+    fn run<Q>(self, engine: &'static str, queue: &Arc<Q>, beside: &Q)
+    where
+        Q: Administration + TransactionalBackend + 'static;
 
     /// Most pooled connections.
     fn pool(self) -> u32;
@@ -80,26 +82,27 @@ fn drops(table: &Table) -> Vec<String> {
         .collect()
 }
 
-fn run_on<Q: Administration + Debug + 'static>(
-    test: impl OnEngine,
-    engine: &'static str,
-    queue: &Arc<Q>,
-) {
+fn run_on<Q>(test: impl OnEngine, engine: &'static str, open: impl Fn() -> Q)
+where
+    Q: Administration + TransactionalBackend + 'static,
+{
+    let queue = open();
     queue.migrate().unwrap();
-    test.run(engine, queue);
+    test.run(engine, &Arc::new(queue), &open());
 }
 
 #[cfg(feature = "sqlite")]
 fn sqlite(test: impl OnEngine) {
     let folder = tempfile::tempdir().unwrap();
-    let builder = queue_table::sqlite::SqliteQueue::builder(folder.path().join("jobs.db"));
-    let queue = builder.readers_max(test.pool()).build().unwrap();
-    run_on(test, "sqlite", &Arc::new(queue));
+    let file = folder.path().join("jobs.db");
+    run_on(test, "sqlite", || {
+        let builder = queue_table::sqlite::SqliteQueue::builder(&file);
+        builder.readers_max(test.pool()).build().unwrap()
+    });
 }
 
 #[cfg(feature = "postgres")]
 fn postgres(test: impl OnEngine) {
-    use queue_table::TransactionalBackend;
     use queue_table::postgres::diesel::connection::SimpleConnection;
     use queue_table::postgres::{PostgresQueue, diesel::PgConnection};
 
@@ -107,13 +110,15 @@ fn postgres(test: impl OnEngine) {
         return;
     };
     let table = table();
-    let builder = PostgresQueue::builder(&url).table(table.clone());
-    let queue = Arc::new(builder.pool_size(test.pool()).build().unwrap());
-    run_on(test, "postgres", &queue);
+    let open = || {
+        let builder = PostgresQueue::builder(&url).table(table.clone());
+        builder.pool_size(test.pool()).build().unwrap()
+    };
+    run_on(test, "postgres", open);
     let take_away = |tx: &mut PgConnection| -> Result<(), Box<dyn std::error::Error>> {
         Ok(tx.batch_execute(&drops(&table).join(";"))?)
     };
-    queue.transaction(take_away).unwrap();
+    open().transaction(take_away).unwrap();
 }
 
 #[cfg(feature = "mysql")]
@@ -135,9 +140,10 @@ fn of_the_mysql_family(test: impl OnEngine, engine: &'static str, variable: &str
         return;
     };
     let table = table();
-    let builder = MysqlQueue::builder(&url).unwrap().table(table.clone());
-    let queue = builder.pool_size(test.pool()).build().unwrap();
-    run_on(test, engine, &Arc::new(queue));
+    run_on(test, engine, || {
+        let builder = MysqlQueue::builder(&url).unwrap().table(table.clone());
+        builder.pool_size(test.pool()).build().unwrap()
+    });
     let mut connection = Conn::new(Opts::from_url(&url).unwrap()).unwrap();
     for statement in drops(&table) {
         connection.query_drop(statement).unwrap();

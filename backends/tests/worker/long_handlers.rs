@@ -7,16 +7,22 @@
 //!
 //! ```sh
 //! QUEUE_TABLE_LEASE_MS=10000 QUEUE_TABLE_REQUIRE=sqlite,postgres,mysql,mariadb \
-//!     cargo test --features postgres,mysql --test worker -- --nocapture three_leases
+//!     cargo test --features postgres,mysql,rustls --test worker -- --nocapture three_leases
 //! ```
+//!
+//! A lease of half a second is short for a disk that others use: one that stands still for a second
+//! takes the leases with it, whatever the worker does. So a watch on connections of its own writes
+//! all the time. While it sees no standstill, no claim may be lost; each one that it sees may cost
+//! the claims that were held, and no job.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use queue_table::{
-    Administration, BatchSize, JobId, Kind, ListRequest, NewJob, Payload, QueueName, State, Worker,
+    Administration, BatchSize, JobId, JobRecord, Kind, ListRequest, NewJob, Payload, QueueName,
+    State, TransactionalBackend, Worker, WorkerBuilder,
 };
 
 use crate::engines::{OnEngine, on_every_engine};
@@ -24,11 +30,9 @@ use crate::engines::{OnEngine, on_every_engine};
 const JOBS: usize = 1_000;
 const SLOTS: usize = 8;
 
-/// Three leases are how long a handler takes.
+/// How many leases a handler takes.
 const LEASES: u32 = 3;
 
-/// Short enough for CI, long enough for a beat that is late by a tenth of a second on a busy
-/// machine.
 const LEASE_MS: u64 = 500;
 
 #[test]
@@ -45,66 +49,102 @@ struct LongHandlers {
     lease: Duration,
 }
 
+/// How often a handler of each job was begun.
+type Runs = Arc<Mutex<BTreeMap<JobId, u32>>>;
+
 impl OnEngine for LongHandlers {
     fn pool(self) -> u32 {
         2
     }
 
-    fn run<Q: Administration + 'static>(self, engine: &'static str, queue: &Arc<Q>) {
+    fn run<Q>(self, engine: &'static str, queue: &Arc<Q>, beside: &Q)
+    where
+        Q: Administration + TransactionalBackend + 'static,
+    {
         let long = QueueName::new("long").unwrap();
         let payload = Payload::from_json("{}").unwrap();
         let job = NewJob::new(&long, Kind::new("three.leases").unwrap(), payload);
         queue.enqueue(&vec![job; JOBS]).unwrap();
 
-        let took = self.lease * LEASES;
-        let runs: Arc<Mutex<BTreeMap<JobId, u32>>> = Arc::default();
-        let stale = Arc::new(AtomicU32::new(0));
-        let (note, doubt) = (Arc::clone(&runs), Arc::clone(&stale));
-        let began = Instant::now();
-        // It reaps often: a lease that ran out is found out about, and its job run again.
-        let worker = Worker::builder(Arc::clone(queue))
-            .queue(&long)
+        let (runs, began, ended) = (Runs::default(), Instant::now(), AtomicBool::new(false));
+        let worker = self.worker(queue, &long, &runs).start().unwrap();
+        let watched = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| self.watch(beside, &ended));
+            // Twice as long as the handlers sleep, and a minute.
+            let rounds = u32::try_from(JOBS.div_ceil(SLOTS)).unwrap();
+            let patience = self.lease * LEASES * rounds * 2 + Duration::from_secs(60);
+            let done = || queue.stats(Some(&long)).unwrap()[0].succeeded == JOBS as u64;
+            while !done() && began.elapsed() < patience {
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            ended.store(true, Ordering::Relaxed);
+            watch.join().unwrap()
+        });
+        let report = worker.stop(Duration::from_secs(20));
+
+        let took = began.elapsed();
+        println!(
+            "{engine}: lease {:?}, {took:?}: {watched:?}, {report:?}",
+            self.lease
+        );
+        assert_eq!(report.succeeded, JOBS as u64, "{engine}: {report:?}");
+        let lost = report.lost.total() + report.unconfirmed;
+        let excused = (SLOTS * watched.standstills) as u64;
+        assert!(lost <= excused, "{engine}: {watched:?}, {report:?}");
+        let repeated: u32 = runs.lock().unwrap().values().map(|runs| runs - 1).sum();
+        assert!(
+            u64::from(repeated) <= lost,
+            "{engine}: {repeated}, {report:?}"
+        );
+        let rows = queue.list(&ListRequest::first(BatchSize::MAX)).unwrap();
+        let once = |row: &&JobRecord| (row.state, row.attempts) == (State::Succeeded, 1);
+        let more = rows.len() - rows.iter().filter(once).count();
+        assert!(
+            rows.len() == JOBS && more as u64 <= lost,
+            "{engine}: {more}"
+        );
+    }
+}
+
+/// What the watch saw.
+#[derive(Debug, Default)]
+struct Watched {
+    longest: Duration,
+    standstills: usize,
+}
+
+impl LongHandlers {
+    /// It reaps often: a lease that ran out is found out about, and its job run again.
+    fn worker<Q>(self, queue: &Arc<Q>, long: &QueueName, runs: &Runs) -> WorkerBuilder<Q>
+    where
+        Q: Administration + 'static,
+    {
+        let (runs, took) = (Arc::clone(runs), self.lease * LEASES);
+        Worker::builder(Arc::clone(queue))
+            .queue(long)
             .slots(SLOTS)
             .lease(self.lease)
             .reap_every(self.lease / 10)
-            .handle_kind("three.leases", 1..=1, move |job, context| {
-                *note.lock().unwrap().entry(job.job_id()).or_default() += 1;
+            .handle_kind("three.leases", 1..=1, move |job, _| {
+                *runs.lock().unwrap().entry(job.job_id()).or_default() += 1;
                 std::thread::sleep(took);
-                doubt.fetch_add(u32::from(!context.is_current()), Ordering::Relaxed);
             })
-            .start()
-            .unwrap();
-        // Twice as long as the handlers sleep, and a minute.
-        let rounds = u32::try_from(JOBS.div_ceil(SLOTS)).unwrap();
-        let patience = took * rounds * 2 + Duration::from_secs(60);
-        let ended = |queue: &Q| queue.stats(Some(&long)).unwrap()[0].succeeded == JOBS as u64;
-        while !ended(queue) {
-            assert!(
-                began.elapsed() < patience,
-                "{engine}: {:?}",
-                worker.report()
-            );
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        let report = worker.stop(Duration::from_secs(20));
+    }
 
-        println!(
-            "{engine}: {JOBS} jobs of {took:?} in {:?}: {report:?}",
-            began.elapsed()
-        );
-        let lost = (report.lost.total(), report.unconfirmed, report.reaped);
-        assert_eq!(lost, (0, 0, 0), "{engine}: {report:?}");
-        assert_eq!(report.succeeded, JOBS as u64, "{engine}: {report:?}");
-        assert_eq!(
-            stale.load(Ordering::Relaxed),
-            0,
-            "{engine}: claims held in doubt"
-        );
-        let runs = runs.lock().unwrap();
-        assert!(runs.len() == JOBS && runs.values().all(|runs| *runs == 1));
-        let rows = queue.list(&ListRequest::first(BatchSize::MAX)).unwrap();
-        let once =
-            |row: &queue_table::JobRecord| (row.state, row.attempts) == (State::Succeeded, 1);
-        assert!(rows.iter().all(once), "{engine}: {rows:?}");
+    /// Writes a little, again and again. A lease is in danger when a beat, which comes every third
+    /// of it, is held up for two thirds; a third is a standstill.
+    fn watch<Q: Administration>(self, queue: &Q, ended: &AtomicBool) -> Watched {
+        let (watch, every) = (QueueName::new("watch").unwrap(), self.lease / 10);
+        let mut watched = Watched::default();
+        while !ended.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            std::thread::sleep(every);
+            queue.pause(&watch).unwrap();
+            queue.resume(&watch).unwrap();
+            let held_up = began.elapsed().saturating_sub(every);
+            watched.longest = watched.longest.max(held_up);
+            watched.standstills += usize::from(held_up > self.lease / 3);
+        }
+        watched
     }
 }

@@ -4,3 +4,5 @@
 mod engines;
 #[cfg(test)]
 mod long_handlers;
+#[cfg(test)]
+mod metrics;

@@ -1,6 +1,8 @@
 //! Crashed holders, killed processes, cut connections.
 
+mod kill;
 mod process;
+mod rolling;
 mod session;
 
 use super::prelude::*;
@@ -8,5 +10,7 @@ use super::prelude::*;
 pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     let mut all = session::scenarios();
     all.extend(process::scenarios());
+    all.extend(kill::scenarios());
+    all.extend(rolling::scenarios());
     all
 }
