@@ -14,6 +14,11 @@ pub(crate) trait OnEngine: Copy + Send + Sync {
 
     /// Most pooled connections.
     fn pool(self) -> u32;
+
+    /// By which address to go to the server at this one.
+    fn route(self, _engine: &'static str, address: String) -> String {
+        address
+    }
 }
 
 /// Runs the test on all engines at once, each on a thread of its own. One without a server is
@@ -110,15 +115,17 @@ fn postgres(test: impl OnEngine) {
         return;
     };
     let table = table();
+    let route = test.route("postgres", url.clone());
     let open = || {
-        let builder = PostgresQueue::builder(&url).table(table.clone());
+        let builder = PostgresQueue::builder(&route).table(table.clone());
         builder.pool_size(test.pool()).build().unwrap()
     };
     run_on(test, "postgres", open);
     let take_away = |tx: &mut PgConnection| -> Result<(), Box<dyn std::error::Error>> {
         Ok(tx.batch_execute(&drops(&table).join(";"))?)
     };
-    open().transaction(take_away).unwrap();
+    let queue = PostgresQueue::connect(&url).unwrap();
+    queue.transaction(take_away).unwrap();
 }
 
 #[cfg(feature = "mysql")]
@@ -140,8 +147,9 @@ fn of_the_mysql_family(test: impl OnEngine, engine: &'static str, variable: &str
         return;
     };
     let table = table();
+    let route = test.route(engine, url.clone());
     run_on(test, engine, || {
-        let builder = MysqlQueue::builder(&url).unwrap().table(table.clone());
+        let builder = MysqlQueue::builder(&route).unwrap().table(table.clone());
         builder.pool_size(test.pool()).build().unwrap()
     });
     let mut connection = Conn::new(Opts::from_url(&url).unwrap()).unwrap();

@@ -159,6 +159,12 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
             end: Mutex::new(End::NotYet),
             ended: Condvar::new(),
         };
+        if worker.shared.settings.keep.succeeded.is_none() {
+            tracing::warn!(
+                worker = %worker.shared.worker,
+                "this worker deletes no succeeded jobs: without another that does, the table grows for ever; see keep_succeeded_for"
+            );
+        }
         // On an error the worker is dropped, which stops the threads that were started.
         crew::spawn(&worker.shared, &worker.crew).map_err(StartError::Thread)?;
         Ok(worker)
