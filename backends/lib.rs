@@ -105,8 +105,8 @@
 //! | --- | --- | --- |
 //! | SQLite | none: a read of the file | one read |
 //! | PostgreSQL | 2.0 | three: `BEGIN`, the claim, `COMMIT` |
-//! | MySQL | 1.5 | two: a ping of the idle connection, one read |
-//! | MariaDB | 1.1 | two: a ping of the idle connection, one read |
+//! | MySQL | 1.5 | one read, and a ping where the connection has idled for a second |
+//! | MariaDB | 1.1 | one read, and a ping where the connection has idled for a second |
 //!
 //! Busy, with a pool of two connections, eight slots and handlers that sleep for three leases of
 //! half a second, each engine ran 1,000 jobs in 191 to 195 seconds, each once, without a lost
@@ -114,8 +114,9 @@
 //! claims with it (1.2 seconds were seen, and cost 8 to 17 claims on each engine, and no job).
 //! The default is a minute.
 //!
-//! What is guaranteed is written in `CONTRACT.md` of `queue-table-core`: at least once, no lost job,
-//! and never a stale acknowledgement. Effects outside the database need the job's id as their key.
+//! What is guaranteed is written in `CONTRACT.md` of `queue-table-core`: at least once, no lost
+//! job, and never a stale acknowledgement. Effects outside the database need the job's id as their
+//! key.
 
 pub use queue_table_core::*;
 

@@ -1,4 +1,5 @@
-//! What the statements cost: their plans, and the steps SQLite takes, which unlike time are the same on every run.
+//! What the statements cost: their plans, and the steps SQLite takes, which unlike time are the
+//! same on every run.
 
 use queue_table_core::Table;
 use rusqlite::{Connection, Params, StatementStatus, ToSql, named_params};
@@ -157,8 +158,8 @@ fn an_empty_poll_of_a_deep_future_costs_little() {
     let (_, probe) = steps(&connection, &tables.sql.claim_probe, params);
     assert!(probe < 200, "{probe} steps");
 }
-/// SQLite plans a statement anew when a value that it looked at for the plan is bound again, which costs more than most
-/// of our statements. It does not look at `+:value`.
+/// SQLite plans a statement anew when a value that it looked at for the plan is bound again, which
+/// costs more than most of our statements. It does not look at `+:value`.
 #[test]
 fn no_statement_is_planned_anew_for_other_values() {
     let (connection, tables) = fresh();

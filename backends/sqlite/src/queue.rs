@@ -24,12 +24,14 @@ use crate::sql::Statements;
 use crate::writer::Writer;
 use crate::{ENGINE, admin, check, enqueue, lifecycle, migrate, purge};
 
-/// How often an operation that met contention is run, the first time included, while its deadline lasts.
+/// How often an operation that met contention is run, the first time included, while its deadline
+/// lasts.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// A queue in one SQLite file. Cheap to clone; clones share everything.
 ///
-/// All queues of a process on the same file write through one connection, in the order of their calls.
+/// All queues of a process on the same file write through one connection, in the order of their
+/// calls.
 #[derive(Clone)]
 pub struct SqliteQueue {
     inner: Arc<Inner>,
@@ -216,7 +218,8 @@ impl QueueBackend for SqliteQueue {
         self.write("claim", |tx| lifecycle::claim(tx, self.tables(), request))
     }
 
-    /// Waits for the writer like every write, and for nothing else: neither for readers nor for a free one.
+    /// Waits for the writer like every write, and for nothing else: neither for readers nor for a
+    /// free one.
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
         lifecycle::check_batch(receipts.len())?;
         if receipts.is_empty() {

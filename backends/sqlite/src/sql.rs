@@ -1,7 +1,8 @@
 //! The statements of `sql/` with the table's names put in, made once when the queue is built.
 //!
-//! A parameter that a plan could depend on is written `+:name`. SQLite looks at a bare one while it plans, and plans the
-//! statement anew whenever another value is bound, which cost a claim five times the work of the claim itself.
+//! A parameter that a plan could depend on is written `+:name`. SQLite looks at a bare one while it
+//! plans, and plans the statement anew whenever another value is bound, which cost a claim five
+//! times the work of the claim itself.
 
 use queue_table_core::Table;
 

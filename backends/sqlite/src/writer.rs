@@ -17,7 +17,8 @@ use crate::{ENGINE, connection};
 /// The writers of this process, by canonical path.
 static WRITERS: LazyLock<Mutex<HashMap<PathBuf, Weak<Writer>>>> = LazyLock::new(Mutex::default);
 
-/// The writing connection of one file, opened at the first write, and the order of those who want it.
+/// The writing connection of one file, opened at the first write, and the order of those who want
+/// it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: PathBuf,
@@ -44,15 +45,17 @@ impl Writer {
         writer
     }
 
-    /// The bell of one job table: rung by one queue in this process, heard by all on the same table.
+    /// The bell of one job table: rung by one queue in this process, heard by all on the same
+    /// table.
     pub(crate) fn bell(&self, table: &str) -> Arc<Bell> {
         Arc::clone(lock(&self.bells).entry(table.to_owned()).or_default())
     }
 
-    /// Runs `work` on the connection when it is this thread's turn. SQLite too waits no longer than the deadline.
+    /// Runs `work` on the connection when it is this thread's turn. SQLite too waits no longer than
+    /// the deadline.
     ///
-    /// After a panic the connection is closed, and after an error for which `unsound` says so; the next caller opens
-    /// another.
+    /// After a panic the connection is closed, and after an error for which `unsound` says so; the
+    /// next caller opens another.
     pub(crate) fn with<R, E: From<Error>>(
         &self,
         operation: &'static str,
@@ -78,8 +81,8 @@ impl Writer {
     }
 }
 
-/// A transaction left open would swallow the next caller's writes, and a file that was opened while it could not be
-/// written stays so for the connection.
+/// A transaction left open would swallow the next caller's writes, and a file that was opened while
+/// it could not be written stays so for the connection.
 fn is_sound(connection: &Connection) -> bool {
     connection.is_autocommit() && matches!(connection.is_readonly("main"), Ok(false))
 }
@@ -98,7 +101,8 @@ fn no_turn(operation: &'static str, no: NoTurn) -> Error {
     }
 }
 
-/// A poisoned lock is taken all the same: nothing panics between two changes of what these locks guard.
+/// A poisoned lock is taken all the same: nothing panics between two changes of what these locks
+/// guard.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -275,7 +279,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         let queue = without_wal(&file);
-        // A folder where the journal belongs: SQLite takes it for one left over, and cannot open it.
+        // A folder where the journal belongs: SQLite takes it for one left over, and cannot open
+        // it.
         let in_the_way = folder.path().join("jobs.db-journal");
         std::fs::create_dir(&in_the_way).unwrap();
         // The caller's own error type says nothing of what SQLite said.

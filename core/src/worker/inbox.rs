@@ -124,7 +124,8 @@ impl Completion {
     }
 }
 
-/// A queue of results, taken in batches, and those that are to be tried later. Bounded by the number of live claims.
+/// A queue of results, taken in batches, and those that are to be tried later. Bounded by the
+/// number of live claims.
 #[derive(Debug)]
 pub(super) struct Inbox {
     batch: usize,
