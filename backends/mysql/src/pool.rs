@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder};
+use queue_table_core::worker::observe;
 use queue_table_core::{Error, Failed, Result};
 use scheduled_thread_pool::{OnPoolDropBehavior, ScheduledThreadPool};
 
@@ -208,7 +209,9 @@ impl Connections {
         engine: &'static str,
         operation: &'static str,
     ) -> Result<r2d2::PooledConnection<PooledManager>> {
+        let asked = Instant::now();
         let connection = self.pool.get();
+        observe::connection_waited(engine, operation, asked.elapsed());
         let last_error = self.last_error.set(None);
         connection.map_err(|timeout| match last_error {
             Some(error) => failed(engine, operation)(error),

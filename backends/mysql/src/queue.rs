@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, Transaction};
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure,
     Fenced, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt, Result,
@@ -192,6 +193,7 @@ impl QueueBackend for MysqlQueue {
         let enqueued = self.in_transaction("enqueue", |session, sql| {
             enqueue::enqueue(session, sql, jobs, Snapshot::Latest)
         })?;
+        observe::enqueued(self.engine(), EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_for(jobs);
         Ok(enqueued)
     }
@@ -266,6 +268,7 @@ impl TransactionalBackend for MysqlQueue {
         enqueue::check(&self.table, jobs)?;
         let sql = self.borrowed(tx, "enqueue")?;
         let enqueued = enqueue::enqueue(tx, sql, jobs, Snapshot::Unknown)?;
+        observe::enqueued(sql.engine, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         ringing::note(self.id, jobs.iter().map(NewJob::queue));
         Ok(enqueued)
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use diesel::pg::PgConnection;
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     Administration, BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued,
     Error, ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength,
@@ -147,6 +148,7 @@ impl QueueBackend for PostgresQueue {
         let enqueued = own(&self.pool, "enqueue", |tx| {
             enqueue::enqueue(tx, &self.protocol, &batch)
         })?;
+        observe::enqueued(ENGINE, EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_all(&queues(jobs));
         Ok(enqueued)
     }
@@ -283,6 +285,7 @@ impl TransactionalBackend for PostgresQueue {
             return Ok(vec![]);
         }
         let enqueued = enqueue::enqueue(tx, &self.protocol, &batch)?;
+        observe::enqueued(ENGINE, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         if let Some(to_ring) = self.open_transactions().get_mut(&address(tx)) {
             to_ring.extend(queues(jobs));
         }

@@ -3,12 +3,14 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use queue_table_core::worker::observe;
 use queue_table_core::{Error, Result};
 use r2d2::{HandleError, ManageConnection, Pool, PooledConnection};
 use scheduled_thread_pool::ScheduledThreadPool;
 
+use crate::ENGINE;
 use crate::connect::ConnectOptions;
 use crate::connection::Connection;
 use crate::error::failed;
@@ -130,7 +132,10 @@ impl Pools {
     }
 
     pub(crate) fn get(&self, operation: &'static str) -> Result<PooledConnection<Manager>> {
-        self.operations.get(operation)
+        let asked = Instant::now();
+        let connection = self.operations.get(operation);
+        observe::connection_waited(ENGINE, operation, asked.elapsed());
+        connection
     }
 
     /// The connection that handlers cannot use up: renewals must not wait behind them.

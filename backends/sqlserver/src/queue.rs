@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure,
     Fenced, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt, Result,
@@ -144,6 +145,7 @@ impl QueueBackend for SqlServerQueue {
         let enqueued = self.in_transaction("enqueue", async |client, sql| {
             lifecycle::enqueue(client, sql, jobs).await
         })?;
+        observe::enqueued(ENGINE, EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_for(queues_of(jobs, &enqueued));
         Ok(enqueued)
     }
@@ -207,6 +209,7 @@ impl TransactionalBackend for SqlServerQueue {
         let enqueued = tx.run("enqueue", async |client| {
             lifecycle::enqueue(client, &self.sql, jobs).await
         })?;
+        observe::enqueued(ENGINE, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         tx.enqueued.extend(queues_of(jobs, &enqueued));
         Ok(enqueued)
     }

@@ -44,6 +44,7 @@ pub(crate) struct Faulty {
     down: AtomicBool,
     poisoned: Mutex<Option<JobId>>,
     locked: Mutex<Option<JobId>>,
+    doubted: Mutex<Option<JobId>>,
     tripped: Mutex<BTreeSet<&'static str>>,
     largest_claim: Mutex<u32>,
 }
@@ -74,6 +75,16 @@ impl Faulty {
     /// in a batch nobody tells that they were made.
     pub(crate) fn lock(&self, job: JobId) {
         *self.locked.lock().unwrap() = Some(job);
+    }
+
+    /// The outcome of every ack with this job in it is unknown from now on, and none is carried
+    /// out.
+    pub(crate) fn doubt(&self, job: JobId) {
+        *self.doubted.lock().unwrap() = Some(job);
+    }
+
+    pub(crate) fn heal_doubt(&self) {
+        *self.doubted.lock().unwrap() = None;
     }
 
     /// The next call of this operation, which cannot fail, panics: `ring`, or `engine` when a
@@ -179,12 +190,15 @@ impl QueueBackend for Faulty {
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
         let poisoned = *self.poisoned.lock().unwrap();
+        let doubted = *self.doubted.lock().unwrap();
+        let names = |job| receipts.iter().any(|receipt| Some(receipt.job_id()) == job);
         self.call("ack", || {
-            if receipts
-                .iter()
-                .any(|receipt| Some(receipt.job_id()) == poisoned)
-            {
-                return Err(Error::Engine(Failed::new("faulty", "ack", "poisoned")));
+            let failed = |why: &str| Failed::new("faulty", "ack", why);
+            if names(poisoned) {
+                return Err(Error::Engine(failed("poisoned")));
+            }
+            if names(doubted) {
+                return Err(Error::OutcomeUnknown(failed("no reply")));
             }
             self.model.ack(receipts)
         })
@@ -320,6 +334,7 @@ impl Bench {
             down: AtomicBool::new(false),
             poisoned: Mutex::default(),
             locked: Mutex::default(),
+            doubted: Mutex::default(),
             tripped: Mutex::default(),
             largest_claim: Mutex::default(),
         };
