@@ -8,22 +8,23 @@ use crate::arena::Arena;
 use crate::check::Check;
 use crate::fixture::{Capabilities, Fixture, Setup};
 
-/// One rule of the contract, `C1` to `C27`.
+/// One rule of the contract, `C1` to `C28`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "CONTRACT.md of queue-table-core has the text of each")]
 #[rustfmt::skip]
 pub enum Rule {
     C1, C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13, C14,
-    C15, C16, C17, C18, C19, C20, C21, C22, C23, C24, C25, C26, C27,
+    C15, C16, C17, C18, C19, C20, C21, C22, C23, C24, C25, C26, C27, C28,
 }
 
 impl Rule {
     /// Every rule.
     #[rustfmt::skip]
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::C1, Self::C2, Self::C3, Self::C4, Self::C5, Self::C6, Self::C7, Self::C8, Self::C9,
         Self::C10, Self::C11, Self::C12, Self::C13, Self::C14, Self::C15, Self::C16, Self::C17, Self::C18,
         Self::C19, Self::C20, Self::C21, Self::C22, Self::C23, Self::C24, Self::C25, Self::C26, Self::C27,
+        Self::C28,
     ];
 }
 

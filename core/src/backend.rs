@@ -12,13 +12,13 @@ use crate::lease::MaxAttempts;
 use crate::name::{EffectName, QueueName};
 use crate::receipt::{Fenced, Receipt};
 use crate::request::{
-    ClaimRequest, Disposition, Failure, Finding, ListRequest, Migrated, PurgeRequest, Purged,
-    QueueStats, ReapRequest, Reaped,
+    ClaimRequest, Disposition, Failure, Finding, ListRequest, Migrated, PromoteRequest,
+    PurgeRequest, Purged, QueueStats, ReapRequest, Reaped,
 };
 
 /// Raised when a rule of the contract changes, so that a backend and the suite that judges it can
 /// be told apart.
-pub const CONTRACT_VERSION: u32 = 1;
+pub const CONTRACT_VERSION: u32 = 2;
 
 /// Moves jobs through their life in one database. Batch-first, without defaults, object-safe.
 ///
@@ -48,18 +48,23 @@ pub trait QueueBackend: Send + Sync {
     fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>>;
 
     /// Moves the deadlines of live claims to the database's now + `lease`. At most 1,000, on a
-    /// connection kept apart.
+    /// connection kept apart; free rows first, as for [`QueueBackend::ack`].
     ///
     /// # Errors
-    /// [`Error::Rejected`] for more receipts than that. A claim that no longer holds is no error
-    /// but its own answer.
+    /// [`Error::Rejected`] for more receipts than that; [`Error::OutcomeUnknown`] when some are
+    /// renewed and the rows of the others stayed locked: renew again, in smaller batches. A claim
+    /// that no longer holds is no error but its own answer.
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>>;
 
     /// Finishes claimed jobs as succeeded. At most 1,000.
     ///
+    /// On engines with row locks those whose rows are free are finished first, and the rest in a
+    /// second transaction that waits for them.
+    ///
     /// # Errors
     /// [`Error::Rejected`] for more receipts than that; [`Error::OutcomeUnknown`] when the
-    /// connection died while committing: read the row, which tells whether it went through.
+    /// connection died while committing, or the rows of some stayed locked after others were
+    /// finished: read the row, which tells whether it went through.
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>>;
 
     /// Gives claimed jobs up: to be tried again, dead, or released. At most 1,000.
@@ -146,6 +151,17 @@ pub trait Administration: QueueBackend {
     /// # Errors
     /// [`Error::Rejected`] when there is no such job or it is already finished.
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()>;
+
+    /// Gives jobs of one queue that have been due for long a higher priority, the oldest first, and
+    /// returns how many.
+    ///
+    /// Fewer than the limit means that no more were found free; what others hold is passed over. The
+    /// stored priority is changed for good: retries and releases keep it. Each job moves in every
+    /// index of the table, so this is for the few that starve, not for a whole queue.
+    ///
+    /// # Errors
+    /// Transient ones; call again with the same request.
+    fn promote(&self, request: &PromoteRequest) -> Result<u32>;
 
     /// Deletes one bounded batch of old finished jobs, committed by itself.
     ///
@@ -373,6 +389,10 @@ macro_rules! forward {
 
             fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
                 (**self).cancel(job, reason)
+            }
+
+            fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+                (**self).promote(request)
             }
 
             fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

@@ -15,7 +15,7 @@ pub const LEASE_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// dates.
 pub const DELAY_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// Most jobs or receipts in one claim, renew, ack, fail, reap or purge.
+/// Most jobs or receipts in one claim, renew, ack, fail, reap, promote or purge.
 ///
 /// A batch's last job must start before its lease ends, and SQL Server turns row locks into a table
 /// lock at 5,000.

@@ -13,6 +13,7 @@
 mod backend;
 mod bell;
 mod error;
+mod free_first;
 mod id;
 mod instant;
 mod invalid;
@@ -31,6 +32,7 @@ pub use backend::{
 };
 pub use bell::{Bell, Waiter, Woken};
 pub use error::{ERROR_TEXT_BYTES_MAX, Error, ErrorText, Failed, Rejected, Result};
+pub use free_first::free_first;
 pub use id::{JobId, State};
 pub use instant::Timestamp;
 pub use invalid::{Invalid, Problem};
@@ -49,7 +51,7 @@ pub use payload::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Payload, PayloadError, S
 pub use receipt::{Fenced, LostClaim, LostReason, Observed, Receipt};
 pub use request::{
     Accepts, ClaimRequest, Disposition, FailAction, Failure, Finding, ListRequest, Migrated,
-    PurgeCursor, PurgeRequest, Purged, QueueStats, ReapRequest, Reaped, Severity,
+    PromoteRequest, PurgeCursor, PurgeRequest, Purged, QueueStats, ReapRequest, Reaped, Severity,
 };
 pub use retry::{RETRY_DELAY_MIN, RetryPolicy};
 pub use table::{COLUMNS_MAX, Column, ColumnType, ColumnValue, Table};

@@ -211,6 +211,51 @@ impl ListRequest {
     }
 }
 
+/// Asks for the jobs of one queue that have been due for long to be given a higher priority.
+///
+/// Due jobs of one priority are claimed in the order in which they came due: a job that is promoted
+/// stands before all of that priority that come due later, so that no stream of them can starve it.
+///
+/// ```
+/// use std::time::Duration;
+/// use queue_table_core::{BatchSize, Delay, PromoteRequest, QueueName};
+///
+/// let an_hour = Delay::new(Duration::from_secs(3_600))?;
+/// let request = PromoteRequest::new(QueueName::new("mail")?, an_hour, 10);
+/// assert_eq!(request.limit, BatchSize::MAX);
+/// # Ok::<(), queue_table_core::Invalid>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromoteRequest {
+    /// The queue.
+    pub queue: QueueName,
+    /// Jobs that have been due for at least this long.
+    pub waited: Delay,
+    /// The priority they get; jobs that have it, or a higher one, stay as they are.
+    pub to: i32,
+    /// Most jobs to promote; 1,000 by default.
+    pub limit: BatchSize,
+}
+
+impl PromoteRequest {
+    /// Asks for up to 1,000 jobs.
+    #[must_use]
+    pub fn new(queue: QueueName, waited: Delay, to: i32) -> Self {
+        Self {
+            queue,
+            waited,
+            to,
+            limit: BatchSize::MAX,
+        }
+    }
+
+    /// The same request for up to so many jobs.
+    #[must_use]
+    pub fn with_limit(self, limit: BatchSize) -> Self {
+        Self { limit, ..self }
+    }
+}
+
 /// Asks for one bounded batch of old finished jobs to be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurgeRequest {

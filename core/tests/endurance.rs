@@ -10,8 +10,8 @@ use std::time::Duration;
 use queue_table_core::{
     Administration, ClaimRequest, ClaimedJob, Disposition, Enqueued, ErrorText, Failure,
     FailureRecord, Fenced, Finding, JobId, JobRecord, Kind, LeaseLength, ListRequest, MaxAttempts,
-    Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats, ReapRequest,
-    Reaped, Receipt, Result, StoredPayload, Timestamp, Waiter, Woken, Worker,
+    Migrated, NewJob, PromoteRequest, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats,
+    ReapRequest, Reaped, Receipt, Result, StoredPayload, Timestamp, Waiter, Woken, Worker,
 };
 
 const JOBS: i64 = 1_000_000;
@@ -131,6 +131,10 @@ impl Administration for Endless {
 
     fn cancel(&self, _: JobId, _: &ErrorText) -> Result<()> {
         Ok(())
+    }
+
+    fn promote(&self, _: &PromoteRequest) -> Result<u32> {
+        Ok(0)
     }
 
     fn purge(&self, _: &PurgeRequest) -> Result<Purged> {

@@ -1,4 +1,5 @@
-//! The worker that dies: a process of its own that claims a job, writes half an invoice, and is gone.
+//! The worker that dies: a process of its own that claims a job, writes half an invoice, and is
+//! gone.
 
 use std::process::{Command, Stdio};
 
@@ -17,7 +18,8 @@ pub(crate) struct Doomed {
     receipt: Receipt,
 }
 
-/// The child process: claims, writes half, tells its receipt, and dies without a word to the database.
+/// The child process: claims, writes half, tells its receipt, and dies without a word to the
+/// database.
 pub(crate) fn be(arguments: &Arguments) -> Result<(), Failure> {
     let queue = shop::open(&arguments.database)?;
     let request = ClaimRequest::new(QueueName::new("invoices")?, WorkerId::unique("doomed")?)
@@ -69,7 +71,8 @@ impl Doomed {
         Ok(Some(Self { receipt }))
     }
 
-    /// The dead worker's acknowledgement arrives after all, as a delayed packet would. It must be refused.
+    /// The dead worker's acknowledgement arrives after all, as a delayed packet would. It must be
+    /// refused.
     pub(crate) fn acknowledge_late(&self, queue: &SqliteQueue) -> Result<String, Failure> {
         match queue.ack_one(&self.receipt) {
             Err(Error::LostClaim(lost)) => {

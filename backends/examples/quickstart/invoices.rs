@@ -54,7 +54,8 @@ impl WriteInvoice {
 
     /// Writes the invoice and moves it into place in one step: a reader never sees half of one.
     ///
-    /// The file is named after the job and not after the attempt, so a replacement overwrites the same file.
+    /// The file is named after the job and not after the attempt, so a replacement overwrites the
+    /// same file.
     pub(crate) fn write(
         &self,
         directory: &Path,

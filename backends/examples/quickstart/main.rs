@@ -1,4 +1,5 @@
-//! From a CSV of orders to invoices: enqueue with the order, work under a lease, lose a worker, lose nothing.
+//! From a CSV of orders to invoices: enqueue with the order, work under a lease, lose a worker,
+//! lose nothing.
 
 mod arguments;
 mod doomed;
@@ -25,7 +26,8 @@ use shop::Failure;
 
 const WORKERS: usize = 4;
 
-/// Short, so that the reader need not wait long for the dead worker's job. A service takes a minute.
+/// Short, so that the reader need not wait long for the dead worker's job. A service takes a
+/// minute.
 const LEASE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {

@@ -2,11 +2,11 @@
 
 use queue_table_core::{
     Administration, ErrorText, FailureRecord, Finding, JobId, JobRecord, ListRequest, MaxAttempts,
-    Migrated, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats, Result,
+    Migrated, PromoteRequest, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats, Result,
 };
 
 use crate::queue::MysqlQueue;
-use crate::{admin, check, migrate, recovery};
+use crate::{admin, check, migrate, promote, recovery};
 
 impl Administration for MysqlQueue {
     fn migrate(&self) -> Result<Migrated> {
@@ -47,6 +47,12 @@ impl Administration for MysqlQueue {
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.in_transaction("cancel", |session, sql| {
             admin::cancel(session, sql, job, reason)
+        })
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.in_transaction("promote", |session, sql| {
+            promote::promote(session, sql, request)
         })
     }
 

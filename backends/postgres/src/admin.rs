@@ -4,8 +4,8 @@ use diesel::pg::PgConnection;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Integer, Text};
 use queue_table_core::{
-    ErrorText, FailureRecord, JobId, JobRecord, ListRequest, MaxAttempts, QueueName, QueueStats,
-    Rejected, Result, State,
+    ErrorText, FailureRecord, JobId, JobRecord, ListRequest, MaxAttempts, PromoteRequest,
+    QueueName, QueueStats, Rejected, Result, State,
 };
 
 use crate::decode::{
@@ -199,6 +199,24 @@ fn lock_in_state(
         allowed: allowed_words,
     }
     .into())
+}
+
+/// Tells how many jobs it has promoted.
+pub(crate) fn promote(
+    tx: &mut PgConnection,
+    protocol: &Protocol,
+    request: &PromoteRequest,
+) -> Result<u32> {
+    let text = protocol.texts.promote.with_limit(request.limit.get());
+    let binds = vec![
+        Bind::Text(request.queue.as_str()),
+        Bind::Integer(request.to),
+        Bind::BigInt(request.waited.as_micros()),
+    ];
+    let promoted = Statement::<()>::new(&text, binds)
+        .execute(tx)
+        .map_err(failed("promote"))?;
+    Ok(u32::try_from(promoted).unwrap_or(u32::MAX))
 }
 
 pub(crate) fn pause(tx: &mut PgConnection, protocol: &Protocol, queue: &QueueName) -> Result<()> {

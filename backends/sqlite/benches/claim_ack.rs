@@ -1,7 +1,9 @@
-//! Claim and ack, batch by batch, against a hand-written loop of the same statements on one connection.
+//! Claim and ack, batch by batch, against a hand-written loop of the same statements on one
+//! connection.
 //!
-//! `cargo bench -p queue-table-sqlite`. Both run in turn on fresh files, at WAL and synchronous = FULL, with payloads of
-//! 200 bytes; the numbers are medians of jobs per second, and the ratio is the crate's over the loop's.
+//! `cargo bench -p queue-table-sqlite`. Both run in turn on fresh files, at WAL and synchronous =
+//! FULL, with payloads of 200 bytes; the numbers are medians of jobs per second, and the ratio is
+//! the crate's over the loop's.
 
 use std::error::Error;
 use std::path::Path;
@@ -81,7 +83,8 @@ fn by_crate(file: &Path, batch: u32) -> Outcome<usize> {
     Ok(done)
 }
 
-/// What a careful application would write for itself: the same guards, no priorities to step over, no second queue.
+/// What a careful application would write for itself: the same guards, no priorities to step over,
+/// no second queue.
 fn by_hand(file: &Path, batch: u32) -> Outcome<usize> {
     let mut connection = Connection::open(file)?;
     connection.execute_batch("PRAGMA synchronous = FULL")?;

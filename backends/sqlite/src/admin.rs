@@ -1,8 +1,8 @@
 //! What operators do: look at jobs, bring them back, stop them, pause queues.
 
 use queue_table_core::{
-    Error, ErrorText, FailureRecord, JobId, JobRecord, ListRequest, MaxAttempts, QueueName,
-    QueueStats, Rejected, Result, State,
+    Error, ErrorText, FailureRecord, JobId, JobRecord, ListRequest, MaxAttempts, PromoteRequest,
+    QueueName, QueueStats, Rejected, Result, State,
 };
 use rusqlite::{Connection, OptionalExtension, named_params};
 
@@ -120,6 +120,23 @@ fn expect_state(
             "ready and running"
         },
     }))
+}
+
+/// Tells how many jobs it has promoted.
+pub(crate) fn promote(tx: &Connection, tables: &Tables, request: &PromoteRequest) -> Result<u32> {
+    let now = now(tx, tables, "promote")?;
+    let update = || {
+        let params = named_params! {
+            ":queue": request.queue.as_str(),
+            ":to": request.to,
+            ":now": now,
+            ":waited": request.waited.as_micros(),
+            ":limit": request.limit.get(),
+        };
+        tx.prepare_cached(&tables.sql.promote)?.execute(params)
+    };
+    let promoted = update().map_err(map("promote"))?;
+    Ok(u32::try_from(promoted).unwrap_or(u32::MAX))
 }
 
 pub(crate) fn pause(tx: &Connection, tables: &Tables, queue: &QueueName) -> Result<()> {

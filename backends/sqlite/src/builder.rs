@@ -77,9 +77,9 @@ impl SqliteQueueBuilder {
     /// Makes the queue. Opens nothing yet.
     ///
     /// # Errors
-    /// [`Error::Rejected`] for a path that is no file (empty, `:memory:`, a URI), for 0 readers, and for a table in a
-    /// schema, which SQLite does not have; [`Error::Unavailable`] when the file's folder is not there; [`Error::Unsupported`] when the
-    /// SQLite library is too old.
+    /// [`Error::Rejected`] for a path that is no file (empty, `:memory:`, a URI), for 0 readers,
+    /// and for a table in a schema, which SQLite does not have; [`Error::Unavailable`] when the
+    /// file's folder is not there; [`Error::Unsupported`] when the SQLite library is too old.
     pub fn build(self) -> Result<SqliteQueue> {
         check_version(rusqlite::version_number())?;
         check_path(&self.path)?;
@@ -106,7 +106,8 @@ impl SqliteQueueBuilder {
     }
 }
 
-/// Each connection to a database in memory has one of its own: a reader would never see what the writer stored.
+/// Each connection to a database in memory has one of its own: a reader would never see what the
+/// writer stored.
 fn check_path(path: &Path) -> Result<(), Invalid> {
     let problem = match path.to_str() {
         Some("" | ":memory:") => {
@@ -118,7 +119,8 @@ fn check_path(path: &Path) -> Result<(), Invalid> {
     Err(Invalid::new("path", Problem::Other(problem)))
 }
 
-/// One name for one file, whether it is there already or not: queues on the same file share its writer.
+/// One name for one file, whether it is there already or not: queues on the same file share its
+/// writer.
 fn canonical(path: &Path) -> io::Result<PathBuf> {
     let not_a_file = || io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
     if let Ok(file) = path.canonicalize() {

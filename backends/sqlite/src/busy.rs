@@ -1,7 +1,8 @@
 //! Waiting for another process at the file: short jittered sleeps until a deadline.
 //!
-//! SQLite's own busy timeout sleeps up to 100 ms at a time while the holder takes the lock again at once, so that one
-//! waiter can starve for seconds. Here every waiter looks again within a few milliseconds.
+//! SQLite's own busy timeout sleeps up to 100 ms at a time while the holder takes the lock again at
+//! once, so that one waiter can starve for seconds. Here every waiter looks again within a few
+//! milliseconds.
 
 use std::cell::Cell;
 use std::thread::sleep;
@@ -17,7 +18,8 @@ thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The time within which the operations of this thread may wait; the one before comes back when it is dropped.
+/// The time within which the operations of this thread may wait; the one before comes back when it
+/// is dropped.
 #[derive(Debug)]
 pub(crate) struct Patience {
     before: Option<Instant>,

@@ -29,14 +29,16 @@ pub(crate) fn open_writer(
     Ok(connection)
 }
 
-/// Opens a connection that reads. It may create the file, as every connection of SQLite does, and nothing in it.
+/// Opens a connection that reads. It may create the file, as every connection of SQLite does, and
+/// nothing in it.
 pub(crate) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     let connection = open(file)?;
     connection.execute_batch("PRAGMA query_only = ON;")?;
     Ok(connection)
 }
 
-/// A name is a path, never a URI. Each connection is used by one thread at a time, so SQLite need not lock it.
+/// A name is a path, never a URI. Each connection is used by one thread at a time, so SQLite need
+/// not lock it.
 fn open(file: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -61,10 +63,11 @@ pub(crate) fn check_version(found: i32) -> Result<()> {
     })
 }
 
-/// Switches the file to WAL, where readers and the writer do not block each other. Once done it stays in the file.
+/// Switches the file to WAL, where readers and the writer do not block each other. Once done it
+/// stays in the file.
 ///
-/// The switch does not ask the busy handler in every case, so it is tried again here. A file that cannot be switched
-/// (a file system without shared memory) works as it is, and `check` says so.
+/// The switch does not ask the busy handler in every case, so it is tried again here. A file that
+/// cannot be switched (a file system without shared memory) works as it is, and `check` says so.
 fn switch_to_wal(connection: &Connection, deadline: Instant) -> rusqlite::Result<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
     if mode == "wal" || connection.is_readonly("main")? {

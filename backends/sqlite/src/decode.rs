@@ -1,4 +1,5 @@
-//! Rows to values. A row written by other means must still be readable: text is read leniently, numbers by their limits.
+//! Rows to values. A row written by other means must still be readable: text is read leniently,
+//! numbers by their limits.
 
 use std::time::Duration;
 
@@ -182,7 +183,8 @@ fn business(row: &Row<'_>, first: usize, columns: &[Column]) -> Result<Vec<Colum
         .collect()
 }
 
-/// A value of another type than the column's comes back as what it is: it must not stop the claim of its neighbours.
+/// A value of another type than the column's comes back as what it is: it must not stop the claim
+/// of its neighbours.
 fn value(stored: ValueRef<'_>, column_type: ColumnType) -> ColumnValue {
     match stored {
         ValueRef::Null => ColumnValue::Null,

@@ -163,7 +163,8 @@ fn find(
     find.query_row(params, decode).optional()
 }
 
-/// Gives the key to a job. A finished holder that stays is remembered, so that its replay finds what it lost.
+/// Gives the key to a job. A finished holder that stays is remembered, so that its replay finds
+/// what it lost.
 fn give(
     tx: &Connection,
     tables: &Tables,

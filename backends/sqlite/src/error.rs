@@ -12,8 +12,8 @@ pub(crate) fn map(operation: &'static str) -> impl Fn(rusqlite::Error) -> Error 
 
 /// Maps an error of the COMMIT of `operation`.
 ///
-/// A busy or refused commit is rolled back. Only when the file could not be written to the end may the change have
-/// reached the disk.
+/// A busy or refused commit is rolled back. Only when the file could not be written to the end may
+/// the change have reached the disk.
 pub(crate) fn commit(operation: &'static str) -> impl Fn(rusqlite::Error) -> Error + Copy {
     move |error| match code(&error) {
         Some(extended) if primary(extended) == ffi::SQLITE_IOERR => {
@@ -96,7 +96,8 @@ fn message(error: &rusqlite::Error) -> &str {
     }
 }
 
-/// SQLite names the constraint behind a colon, where it names one: `CHECK constraint failed: job_state`.
+/// SQLite names the constraint behind a colon, where it names one:
+/// `CHECK constraint failed: job_state`.
 fn constraint(message: &str) -> String {
     let name = message.split_once(": ").map_or(message, |(_, name)| name);
     name.to_owned()

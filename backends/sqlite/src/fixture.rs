@@ -1,4 +1,5 @@
-//! How the conformance suite sets up, observes and disturbs this engine. Behind the feature `fixture`.
+//! How the conformance suite sets up, observes and disturbs this engine. Behind the feature
+//! `fixture`.
 //!
 //! Each set of tables is a file of its own in a temporary folder, which goes away with the probe.
 
@@ -195,7 +196,8 @@ fn is_refusal(error: &rusqlite::Error) -> bool {
 }
 
 impl Probe<SqliteQueue> for SqliteProbe {
-    /// All queues of a process on one file share its writer, and so do these; what they read with is their own.
+    /// All queues of a process on one file share its writer, and so do these; what they read with
+    /// is their own.
     fn session(&self) -> Result<SqliteQueue, PortError> {
         let builder = SqliteQueue::builder(&self.file).table(self.table.clone());
         builder.build().map_err(PortError::new)

@@ -1,4 +1,5 @@
-//! The operations that move jobs, on a transaction that somebody opened and that holds the file's writer lock.
+//! The operations that move jobs, on a transaction that somebody opened and that holds the file's
+//! writer lock.
 
 use queue_table_core::{
     BATCH_MAX, ClaimRequest, ClaimedJob, Disposition, EffectName, Error, ErrorText, FailAction,
@@ -17,8 +18,8 @@ const LEASE_EXPIRED: &str = "lease expired";
 /// The last error of a ready job that had no attempt left, unless it has one.
 const NO_ATTEMPTS_LEFT: &str = "no attempts left";
 
-/// Takes the writer lock of a caller's transaction that may not have it yet. Fails at once when the transaction has
-/// read a state that is no longer the newest.
+/// Takes the writer lock of a caller's transaction that may not have it yet. Fails at once when the
+/// transaction has read a state that is no longer the newest.
 pub(crate) fn lock(tx: &Connection, tables: &Tables, operation: &'static str) -> Result<()> {
     let mut statement = tx
         .prepare_cached(&tables.sql.lock)
@@ -72,7 +73,8 @@ fn claim_at(
         },
         |row| decode::claimed(row, request, now, tables.table.columns()),
     )?;
-    // The rows are read to the end before the first is changed: a scan must not meet its own changes.
+    // The rows are read to the end before the first is changed: a scan must not meet its own
+    // changes.
     let mut jobs = found.collect::<rusqlite::Result<Vec<_>>>()?;
     jobs.sort_by_key(ClaimedJob::claim_order);
     for job in &jobs {

@@ -16,7 +16,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Migration {
     /// The version that it leads to.
     pub version: u32,
-    /// Its statements, with `{job}` and so on in the places of the tables' names, the ledger's row among them.
+    /// Its statements, with `{job}` and so on in the places of the tables' names, the ledger's row
+    /// among them.
     pub sql: &'static str,
 }
 
@@ -26,7 +27,8 @@ pub const MIGRATIONS: &[Migration] = &[Migration {
     sql: include_str!("../migrations/0001_tables.sql"),
 }];
 
-/// The statements of every migration for these tables, to be run once by a migration tool of your own.
+/// The statements of every migration for these tables, to be run once by a migration tool of your
+/// own.
 ///
 /// The last statement records the version, so that `migrate` finds nothing left to do.
 ///
@@ -41,7 +43,8 @@ pub fn migration_sql(table: &Table) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Brings the tables to this build's version, in one immediate transaction: whoever comes second finds it done.
+/// Brings the tables to this build's version, in one immediate transaction: whoever comes second
+/// finds it done.
 pub(crate) fn migrate(tx: &Connection, tables: &Tables) -> Result<Migrated> {
     let from = version(tx, tables, "migrate")?;
     if from.is_some_and(|found| found > SCHEMA_VERSION) {

@@ -1,4 +1,5 @@
-//! What the statements cost: their plans, and the steps SQLite takes, which unlike time are the same on every run.
+//! What the statements cost: their plans, and the steps SQLite takes, which unlike time are the
+//! same on every run.
 
 use queue_table_core::Table;
 use rusqlite::{Connection, Params, StatementStatus, ToSql, named_params};
@@ -148,6 +149,39 @@ fn finished_rows_and_other_queues_do_not_slow_a_claim() {
     assert_eq!(claim_steps(&connection, &tables, 100), before);
 }
 
+/// The rows promoted, and the steps it took; the transaction is rolled back.
+fn promote_steps(connection: &Connection, tables: &Tables, limit: i64) -> (usize, i32) {
+    let tx = connection.unchecked_transaction().unwrap();
+    let params: &[(&str, &dyn ToSql)] = named_params! {
+        ":queue": "mail", ":to": 20, ":now": NOW, ":waited": HOUR / 2, ":limit": limit,
+    };
+    let mut statement = tx.prepare(&tables.sql.promote).unwrap();
+    let promoted = statement.execute(params).unwrap();
+    (promoted, statement.get_status(StatementStatus::VmStep))
+}
+
+#[test]
+fn a_promotion_reads_neither_future_nor_finished_rows_nor_a_whole_backlog() {
+    let (connection, tables) = fresh();
+    fill(&connection, 200, "ready", 0, NOW - HOUR);
+    let (promoted, before) = promote_steps(&connection, &tables, 10);
+    assert_eq!(promoted, 10);
+    fill(&connection, 100_000, "ready", 9, NOW + HOUR);
+    fill(&connection, 100_000, "succeeded", 9, NOW - HOUR);
+    fill(&connection, 10_000, "running", 9, NOW - HOUR);
+    fill(&connection, 100_000, "ready", 20, NOW - HOUR);
+    fill(&connection, 100_000, "ready", 0, NOW - HOUR);
+    for analyzed in [false, true] {
+        let (promoted, after) = promote_steps(&connection, &tables, 10);
+        assert_eq!(promoted, 10);
+        assert!(
+            after <= before + 2 * STEPS_PER_PRIORITY_MAX,
+            "{before} steps before, {after} after, analyzed: {analyzed}"
+        );
+        connection.execute_batch("ANALYZE").unwrap();
+    }
+}
+
 #[test]
 fn an_empty_poll_of_a_deep_future_costs_little() {
     let (connection, tables) = fresh();
@@ -157,8 +191,8 @@ fn an_empty_poll_of_a_deep_future_costs_little() {
     let (_, probe) = steps(&connection, &tables.sql.claim_probe, params);
     assert!(probe < 200, "{probe} steps");
 }
-/// SQLite plans a statement anew when a value that it looked at for the plan is bound again, which costs more than most
-/// of our statements. It does not look at `+:value`.
+/// SQLite plans a statement anew when a value that it looked at for the plan is bound again, which
+/// costs more than most of our statements. It does not look at `+:value`.
 #[test]
 fn no_statement_is_planned_anew_for_other_values() {
     let (connection, tables) = fresh();

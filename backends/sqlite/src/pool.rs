@@ -10,7 +10,8 @@ use scheduled_thread_pool::ScheduledThreadPool;
 
 use crate::connection;
 
-/// r2d2 starts three threads for each pool unless they share; opening a file needs no more than one.
+/// r2d2 starts three threads for each pool unless they share; opening a file needs no more than
+/// one.
 static THREADS: LazyLock<Arc<ScheduledThreadPool>> = LazyLock::new(|| {
     let threads = ScheduledThreadPool::builder().num_threads(1);
     Arc::new(

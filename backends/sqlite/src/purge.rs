@@ -1,4 +1,5 @@
-//! Retention: deletes old finished jobs and what belongs to them, and leaves those that the user's own rows keep.
+//! Retention: deletes old finished jobs and what belongs to them, and leaves those that the user's
+//! own rows keep.
 
 use queue_table_core::{Delay, Error, JobId, PurgeCursor, PurgeRequest, Purged, Rejected, Result};
 use rusqlite::{Connection, named_params};
@@ -8,7 +9,8 @@ use crate::error::{is_kept, map};
 use crate::lifecycle::now;
 use crate::queue::{SqliteQueue, Tables};
 
-/// Deletes one batch in one commit; when the user's constraints speak up only at the commit, row by row.
+/// Deletes one batch in one commit; when the user's constraints speak up only at the commit, row by
+/// row.
 pub(crate) fn purge(queue: &SqliteQueue, request: &PurgeRequest) -> Result<Purged> {
     let tables = queue.tables();
     let batch = |tx: &Connection| {
@@ -90,7 +92,8 @@ fn cursor(request: &PurgeRequest, found: &[PurgeCursor]) -> Option<PurgeCursor> 
     found.last().copied().filter(|_| full)
 }
 
-/// Deletes one row and what belongs to it, in a savepoint: a refusal half-way leaves nothing behind.
+/// Deletes one row and what belongs to it, in a savepoint: a refusal half-way leaves nothing
+/// behind.
 fn delete_or_keep(tx: &Connection, tables: &Tables, row: &PurgeCursor) -> Result<Deleted> {
     let fault = map("purge");
     tx.prepare_cached("SAVEPOINT purge_row")
@@ -98,7 +101,8 @@ fn delete_or_keep(tx: &Connection, tables: &Tables, row: &PurgeCursor) -> Result
         .map_err(fault)?;
     let result = delete(tx, tables, row);
     let end = match &result {
-        // A trigger may have rolled the whole transaction back; then there is no savepoint any more.
+        // A trigger may have rolled the whole transaction back; then there is no savepoint any
+        // more.
         Err(_) if tx.is_autocommit() => "",
         Err(_) => "ROLLBACK TO purge_row; RELEASE purge_row",
         Ok(_) => "RELEASE purge_row",

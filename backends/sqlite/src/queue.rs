@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     Administration, Bell, ClaimRequest, ClaimedJob, Disposition, Enqueued, Error, ErrorText,
     Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
-    MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats,
-    ReapRequest, Reaped, Receipt, Result, Table, Waiter, Woken,
+    MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeRequest, Purged, QueueBackend, QueueName,
+    QueueStats, ReapRequest, Reaped, Receipt, Result, Table, Waiter, Woken,
 };
 use r2d2::Pool;
 use rusqlite::{Connection, TransactionBehavior};
@@ -23,12 +24,14 @@ use crate::sql::Statements;
 use crate::writer::Writer;
 use crate::{ENGINE, admin, check, enqueue, lifecycle, migrate, purge};
 
-/// How often an operation that met contention is run, the first time included, while its deadline lasts.
+/// How often an operation that met contention is run, the first time included, while its deadline
+/// lasts.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// A queue in one SQLite file. Cheap to clone; clones share everything.
 ///
-/// All queues of a process on the same file write through one connection, in the order of their calls.
+/// All queues of a process on the same file write through one connection, in the order of their
+/// calls.
 #[derive(Clone)]
 pub struct SqliteQueue {
     inner: Arc<Inner>,
@@ -201,6 +204,7 @@ impl QueueBackend for SqliteQueue {
         }
         let store = |tx: &Connection| enqueue::enqueue(tx, self.tables(), jobs, &columns);
         let enqueued = self.write("enqueue", store)?;
+        observe::enqueued(ENGINE, EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_for(jobs, &enqueued);
         Ok(enqueued)
     }
@@ -214,7 +218,8 @@ impl QueueBackend for SqliteQueue {
         self.write("claim", |tx| lifecycle::claim(tx, self.tables(), request))
     }
 
-    /// Waits for the writer like every write, and for nothing else: neither for readers nor for a free one.
+    /// Waits for the writer like every write, and for nothing else: neither for readers nor for a
+    /// free one.
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
         lifecycle::check_batch(receipts.len())?;
         if receipts.is_empty() {
@@ -297,6 +302,10 @@ impl Administration for SqliteQueue {
 
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.write("cancel", |tx| admin::cancel(tx, self.tables(), job, reason))
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.write("promote", |tx| admin::promote(tx, self.tables(), request))
     }
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

@@ -1,7 +1,8 @@
 //! The statements of `sql/` with the table's names put in, made once when the queue is built.
 //!
-//! A parameter that a plan could depend on is written `+:name`. SQLite looks at a bare one while it plans, and plans the
-//! statement anew whenever another value is bound, which cost a claim five times the work of the claim itself.
+//! A parameter that a plan could depend on is written `+:name`. SQLite looks at a bare one while it
+//! plans, and plans the statement anew whenever another value is bound, which cost a claim five
+//! times the work of the claim itself.
 
 use queue_table_core::Table;
 
@@ -84,8 +85,8 @@ macro_rules! statements {
 
 statements! {
     ack, bury, bury_select, cancel, claim, claim_probe, claim_select, dedup_find, dedup_put, effect, enqueue, fail,
-    failure, failures, get, hold, ledger, list, lock, now, observe, past_delete, past_find, past_put, pause, purge,
-    purge_dedup, purge_effect, purge_failure, purge_select, reap, reap_select, release, renew, replay, resume, stats,
+    failure, failures, get, hold, ledger, list, lock, now, observe, past_delete, past_find, past_put, pause, promote,
+    purge, purge_dedup, purge_effect, purge_failure, purge_select, reap, reap_select, release, renew, replay, resume, stats,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure, Fenced,
     NewJob, QueueName, Receipt, Rejected, Result, TransactionalBackend,
@@ -57,7 +58,8 @@ impl Drop for Rings {
     }
 }
 
-/// Makes sure that the transaction is one and holds the writer lock, so that no later statement waits.
+/// Makes sure that the transaction is one and holds the writer lock, so that no later statement
+/// waits.
 fn enter(queue: &SqliteQueue, tx: &Transaction<'_>, operation: &'static str) -> Result<()> {
     if tx.is_autocommit() {
         return Err(Error::Rejected(Rejected::NotInTransaction {
@@ -85,6 +87,7 @@ impl TransactionalBackend for SqliteQueue {
         let columns = enqueue::check(self.tables(), jobs)?;
         enter(self, tx, "enqueue")?;
         let enqueued = enqueue::enqueue(tx, self.tables(), jobs, &columns)?;
+        observe::enqueued(ENGINE, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         for queue in enqueue::woken(jobs, &enqueued) {
             Rings::add(self.bell(), queue);
         }
@@ -118,15 +121,17 @@ impl TransactionalBackend for SqliteQueue {
         lifecycle::record_effect(tx, self.tables(), receipt, name)
     }
 
-    /// Holds the file's writer while `work` runs: every other write waits, renewals among them. Keep it short, and
-    /// write through the transaction only: another connection would wait for this one.
+    /// Holds the file's writer while `work` runs: every other write waits, renewals among them.
+    /// Keep it short, and write through the transaction only: another connection would wait for
+    /// this one.
     fn transaction<R, E, F>(&self, work: F) -> std::result::Result<R, E>
     where
         E: From<Error>,
         F: for<'t> FnOnce(&mut Self::Tx<'t>) -> std::result::Result<R, E>,
     {
         let rings = Rings::collect();
-        // `E` may hide the error, so BEGIN and COMMIT tell themselves whether the connection is done for.
+        // `E` may hide the error, so BEGIN and COMMIT tell themselves whether the connection is
+        // done for.
         let lost = Cell::new(false);
         let note = |error: Error| {
             let gone = matches!(error, Error::Unavailable(_) | Error::OutcomeUnknown(_));

@@ -5,18 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+use queue_table_core::worker::observe;
 use queue_table_core::{Bell, Error, Result};
 use rusqlite::Connection;
 
 use crate::busy::Patience;
-use crate::connection;
 use crate::error::failed;
 use crate::turn::{NoTurn, Turns};
+use crate::{ENGINE, connection};
 
 /// The writers of this process, by canonical path.
 static WRITERS: LazyLock<Mutex<HashMap<PathBuf, Weak<Writer>>>> = LazyLock::new(Mutex::default);
 
-/// The writing connection of one file, opened at the first write, and the order of those who want it.
+/// The writing connection of one file, opened at the first write, and the order of those who want
+/// it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: PathBuf,
@@ -43,15 +45,17 @@ impl Writer {
         writer
     }
 
-    /// The bell of one job table: rung by one queue in this process, heard by all on the same table.
+    /// The bell of one job table: rung by one queue in this process, heard by all on the same
+    /// table.
     pub(crate) fn bell(&self, table: &str) -> Arc<Bell> {
         Arc::clone(lock(&self.bells).entry(table.to_owned()).or_default())
     }
 
-    /// Runs `work` on the connection when it is this thread's turn. SQLite too waits no longer than the deadline.
+    /// Runs `work` on the connection when it is this thread's turn. SQLite too waits no longer than
+    /// the deadline.
     ///
-    /// After a panic the connection is closed, and after an error for which `unsound` says so; the next caller opens
-    /// another.
+    /// After a panic the connection is closed, and after an error for which `unsound` says so; the
+    /// next caller opens another.
     pub(crate) fn with<R, E: From<Error>>(
         &self,
         operation: &'static str,
@@ -59,10 +63,10 @@ impl Writer {
         unsound: impl FnOnce(&E) -> bool,
         work: impl FnOnce(&mut Connection) -> Result<R, E>,
     ) -> Result<R, E> {
-        let _turn = self
-            .turns
-            .wait(deadline)
-            .map_err(|no| no_turn(operation, no))?;
+        let asked = Instant::now();
+        let turn = self.turns.wait(deadline);
+        observe::connection_waited(ENGINE, operation, asked.elapsed());
+        let _turn = turn.map_err(|no| no_turn(operation, no))?;
         let _patience = Patience::until(deadline);
         let idle = lock(&self.idle).take();
         let mut connection = match idle {
@@ -77,8 +81,8 @@ impl Writer {
     }
 }
 
-/// A transaction left open would swallow the next caller's writes, and a file that was opened while it could not be
-/// written stays so for the connection.
+/// A transaction left open would swallow the next caller's writes, and a file that was opened while
+/// it could not be written stays so for the connection.
 fn is_sound(connection: &Connection) -> bool {
     connection.is_autocommit() && matches!(connection.is_readonly("main"), Ok(false))
 }
@@ -97,7 +101,8 @@ fn no_turn(operation: &'static str, no: NoTurn) -> Error {
     }
 }
 
-/// A poisoned lock is taken all the same: nothing panics between two changes of what these locks guard.
+/// A poisoned lock is taken all the same: nothing panics between two changes of what these locks
+/// guard.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -274,7 +279,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         let queue = without_wal(&file);
-        // A folder where the journal belongs: SQLite takes it for one left over, and cannot open it.
+        // A folder where the journal belongs: SQLite takes it for one left over, and cannot open
+        // it.
         let in_the_way = folder.path().join("jobs.db-journal");
         std::fs::create_dir(&in_the_way).unwrap();
         // The caller's own error type says nothing of what SQLite said.

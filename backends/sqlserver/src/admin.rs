@@ -1,7 +1,8 @@
 //! What operators read and set: one statement each.
 
 use queue_table_core::{
-    FailureRecord, JobId, JobRecord, ListRequest, QueueName, QueueStats, Result, State,
+    FailureRecord, JobId, JobRecord, ListRequest, PromoteRequest, QueueName, QueueStats, Result,
+    State,
 };
 use tiberius::{Row, ToSql};
 
@@ -56,6 +57,27 @@ pub(crate) async fn stats(
     let found = rows(client, "stats", &sql.stats, &[&queue]).await?;
     let counts = |row: &Row| decode::queue_stats(&Cells::of(row, "stats"));
     found.iter().map(counts).collect()
+}
+
+/// Promotes jobs that have been due for long; tells how many.
+pub(crate) async fn promote(
+    client: &mut Client,
+    sql: &Statements,
+    request: &PromoteRequest,
+) -> Result<u32> {
+    let operation = "promote";
+    let (queue, waited) = (request.queue.as_str(), request.waited.as_micros());
+    let at_most = limit(request.limit.get());
+    let params: [&dyn ToSql; 4] = [&at_most, &queue, &request.to, &waited];
+    let found = rows(client, operation, &sql.promote_probe, &params).await?;
+    let mut promoted = 0;
+    for row in &found {
+        let row = Cells::of(row, operation);
+        let (priority, jobs): (i32, i32) = (row.number("priority")?, row.number("jobs")?);
+        let params: [&dyn ToSql; 5] = [&jobs, &queue, &priority, &waited, &request.to];
+        promoted += rows(client, operation, &sql.promote, &params).await?.len();
+    }
+    Ok(u32::try_from(promoted).unwrap_or(u32::MAX))
 }
 
 pub(crate) async fn pause(client: &mut Client, sql: &Statements, queue: &QueueName) -> Result<()> {

@@ -13,6 +13,7 @@ mod fault;
 mod fence;
 mod fixture;
 mod open;
+mod promote;
 mod queue;
 mod race;
 mod reap;

@@ -10,7 +10,7 @@ use crate::fixture::Row;
 /// Tables that may be changed. Each statement looks at everything before it changes anything.
 ///
 /// Its lifecycle stands in `enqueue`, `claim`, `fence` and `reap`, what operators ask for in
-/// `admin`. Wherever a statement asks `has`, a mutant does what it should not.
+/// `admin` and `promote`. Wherever a statement asks `has`, a mutant does what it should not.
 pub(super) struct Open<'a> {
     pub(super) tables: &'a mut Tables,
     pub(super) clock: &'a Clock,

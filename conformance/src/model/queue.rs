@@ -6,8 +6,8 @@ use std::time::Duration;
 use queue_table_core::{
     Administration, BATCH_MAX, ClaimRequest, ClaimedJob, Disposition, Enqueued, Error, ErrorText,
     Failed, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
-    MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats,
-    ReapRequest, Reaped, Receipt, Result, Severity, Waiter, Woken, check_count,
+    MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeRequest, Purged, QueueBackend, QueueName,
+    QueueStats, ReapRequest, Reaped, Receipt, Result, Severity, Waiter, Woken, check_count,
 };
 
 use super::fault::Fault;
@@ -203,6 +203,10 @@ impl Administration for Model {
 
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.write("cancel", |open| open.cancel(job, reason))
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.write("promote", |open| open.promote(request))
     }
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

@@ -47,6 +47,7 @@
 
 #![deny(dead_code)]
 
+mod ageing;
 mod chaos;
 mod codec;
 mod concurrency;
@@ -79,6 +80,7 @@ pub fn registry<F: Fixture>() -> Vec<Scenario<F>> {
         .chain(of(Tier::Transaction, transaction::scenarios()))
         .chain(of(Tier::Fence, fence::scenarios()))
         .chain(of(Tier::Order, order::scenarios()))
+        .chain(of(Tier::Order, ageing::scenarios()))
         .chain(of(Tier::Concurrency, concurrency::scenarios()))
         .chain(of(Tier::Time, time::scenarios()))
         .chain(of(Tier::Worker, worker::scenarios()))

@@ -5,7 +5,9 @@
 //! is seen where the engine counts it for a session: it must not grow with rows that the claim does
 //! not want. Plans of other statements are looked at by the tests of each backend.
 
-use queue_table_core::{BatchSize, Delay, Kind, NewJob, PurgeRequest, ReapRequest, RetryPolicy};
+use queue_table_core::{
+    BatchSize, Delay, Kind, NewJob, PromoteRequest, PurgeRequest, ReapRequest, RetryPolicy,
+};
 
 use super::prelude::*;
 use super::tx::{Left, roll_back};
@@ -42,6 +44,16 @@ pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             finished_jobs_hide_nothing,
             "Claim, reap and purge find their one row among 2,000 finished ones",
             [C12, C18, C22],
+        ),
+        scenario!(
+            future_and_finished_jobs_hide_none_that_waited_long,
+            "A promotion of one job finds it behind 1,000 future and 500 finished ones, at the lowest of 400 priorities",
+            [C12, C28],
+        ),
+        scenario!(
+            jobs_of_many_priorities_are_promoted_oldest_first,
+            "Of old jobs of 200 priorities a promotion takes the oldest, whatever their priority, in bounded batches",
+            [C28],
         ),
         scenario!(
             live_claims_hide_no_overdue_one,
@@ -271,4 +283,54 @@ fn a_claim_reads_no_more_beside_other_queues<F: Fixture>(arena: &Arena<'_, F>) -
         }
         Ok(())
     })
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Promotes up to so many jobs that have waited for an hour to the highest priority.
+fn promote<F: Fixture>(arena: &Arena<'_, F>, limit: u32) -> Check<u32> {
+    let request = PromoteRequest::new(arena.queue.clone(), Delay::new(HOUR)?, i32::MAX);
+    let request = request.with_limit(BatchSize::new(limit)?);
+    Ok(arena.backend.promote(&request)?)
+}
+
+fn future_and_finished_jobs_hide_none_that_waited_long<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    arena
+        .backend
+        .enqueue(&vec![arena.job()?.with_priority(9); 500])?;
+    let claimed = arena.claim("worker-a", 500)?;
+    let receipts: Vec<_> = claimed.into_iter().map(|job| job.receipt).collect();
+    arena.backend.ack(&receipts)?;
+    let future = arena.job()?.with_delay(HOUR)?;
+    let priorities = (0..1_000).map(|number| (number % 400 - 200) * 10_000_000);
+    let future = priorities.map(|priority| future.clone().with_priority(priority));
+    arena.backend.enqueue(&future.collect::<Vec<_>>())?;
+    let old = arena.store(&arena.job()?.with_priority(i32::MIN))?;
+    arena.probe.rewind(old, 2 * HOUR)?;
+
+    expect_that("promoted", promote(arena, 1)?, 1)?;
+
+    expect_that("priority", arena.row(old)?.priority, i32::MAX)?;
+    expect_that("promoted once more", promote(arena, 1)?, 0)?;
+    expect_that("claimed", ids(&arena.claim("worker-a", 100)?), [old])
+}
+
+fn jobs_of_many_priorities_are_promoted_oldest_first<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let jobs = (0..200).map(|number| Ok(arena.job()?.with_priority(number * 7 % 200)));
+    let jobs = jobs.collect::<Check<Vec<_>>>()?;
+    let stored = arena.backend.enqueue(&jobs)?;
+    let mut oldest = Vec::new();
+    for (job, number) in stored.iter().zip(0..) {
+        let waited = HOUR + Duration::from_secs(60) * (number * 11 % 200);
+        arena.probe.rewind(job.job_id(), waited)?;
+        oldest.push((waited, job.job_id()));
+    }
+    oldest.sort_unstable();
+    let oldest = oldest.into_iter().rev().map(|(_, job)| job);
+
+    for (limit, promoted) in [(30, 30), (169, 169), (30, 1), (30, 0)] {
+        expect_that("promoted", promote(arena, limit)?, promoted)?;
+    }
+    let claimed = ids(&arena.claim("worker-a", 200)?);
+    expect_that("claimed jobs", claimed, oldest.collect::<Vec<_>>())
 }

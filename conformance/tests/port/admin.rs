@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use queue_table_core::{
     ErrorText, FailureCause, FailureRecord, JobId, JobRecord, ListRequest, MaxAttempts,
-    PurgeCursor, PurgeRequest, Purged, QueueName, QueueStats, Rejected, Result, State, WorkerId,
+    PromoteRequest, PurgeCursor, PurgeRequest, Purged, QueueName, QueueStats, Rejected, Result,
+    State, WorkerId,
 };
 
-use crate::job::{Job, decode, instant};
+use crate::job::{Job, behind_priority, decode, instant, ready_prefix, sortable};
 use crate::lifecycle::{
     Holder, StoredFailure, check_version, dedup_key, load, name_holder, own_key,
 };
-use crate::store::{Read, Txn};
+use crate::store::{Read, Txn, behind};
 
 pub(crate) fn replay(tx: &mut Txn<'_>, id: JobId, extra: MaxAttempts) -> Result<u32> {
     let mut job = existing(tx, id)?;
@@ -57,6 +58,47 @@ pub(crate) fn cancel(tx: &mut Txn<'_>, id: JobId, reason: &ErrorText) -> Result<
     job.last_error = Some(reason.to_string());
     job.store(tx);
     Ok(())
+}
+
+pub(crate) fn promote(tx: &mut Txn<'_>, request: &PromoteRequest) -> Result<u32> {
+    check_version(tx)?;
+    let limit = request.limit.get() as usize;
+    let mut old = waiting(tx, request, limit);
+    old.sort_by_key(|job| (job.run_at, job.job_id));
+    old.truncate(limit);
+    for job in &mut old {
+        job.priority = request.to;
+        job.store(tx);
+    }
+    Ok(u32::try_from(old.len()).unwrap_or(u32::MAX))
+}
+
+/// The oldest jobs of each lower priority, at most so many of each. Walks the queue's index as a
+/// claim does.
+fn waiting(tx: &Txn<'_>, request: &PromoteRequest, limit: usize) -> Vec<Job> {
+    let latest = tx.now_micros() - request.waited.as_micros();
+    let prefix = ready_prefix(request.queue.as_str());
+    let of_priority = |priority: i32| format!("{prefix}{}", sortable(-i64::from(priority)));
+    let mut from = behind_priority(&prefix, &of_priority(request.to));
+    let (mut found, mut of_this) = (Vec::<Job>::new(), 0);
+    while let Some((key, id)) = tx.next(&prefix, &from)
+        && let Some(job) = load(tx, &id)
+    {
+        let is_next = found
+            .last()
+            .is_some_and(|last| last.priority != job.priority);
+        of_this = if is_next { 0 } else { of_this };
+        if job.run_at > latest || of_this == limit {
+            from = behind_priority(&prefix, &key);
+            continue;
+        }
+        from = behind(&key);
+        if !job.is_exhausted() {
+            of_this += 1;
+            found.push(job);
+        }
+    }
+    found
 }
 
 pub(crate) fn purge(tx: &mut Txn<'_>, request: &PurgeRequest) -> Result<Purged> {

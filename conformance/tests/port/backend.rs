@@ -6,8 +6,8 @@ use std::time::Duration;
 use queue_table_core::{
     Administration, BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued,
     Error, ErrorText, Failed, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord,
-    LeaseLength, ListRequest, MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend,
-    QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result, Severity, Table,
+    LeaseLength, ListRequest, MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeRequest, Purged,
+    QueueBackend, QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result, Severity, Table,
     TransactionalBackend, Waiter, Woken, check_count,
 };
 
@@ -157,6 +157,10 @@ impl Administration for Toy {
 
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.write("cancel", |tx| admin::cancel(tx, job, reason))
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.write("promote", |tx| admin::promote(tx, request))
     }
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

@@ -16,6 +16,7 @@ use crate::retry::RetryPolicy;
 use super::context::Context;
 use super::handler::{Handler, Handlers};
 use super::outcome::Outcome;
+use super::promoter::Ageing;
 #[cfg(feature = "periodic")]
 use super::schedule::{self, Periodic};
 use super::settings::{INTERVAL_MAX, SLOTS_MAX, Settings, in_duration, in_range, interval};
@@ -187,14 +188,36 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         })
     }
 
-    /// Deletes succeeded jobs this long after they finished. Kept for ever by default.
+    /// Gives jobs of the worker's queues that have been due for `waited` the priority `to`, if
+    /// theirs is lower, so that a stream of that priority cannot starve them. Never by default.
+    ///
+    /// `waited` is a second to 36,500 days. It is looked for at a quarter of it, between a quarter
+    /// of a second and a minute. Then the job stands before all of priority `to` that came due
+    /// after it; jobs of still higher priorities go first as ever. It keeps the priority for its
+    /// retries.
+    ///
+    /// Promoting a job moves it in every index of the table: choose `waited` longer than jobs wait
+    /// on a normal day. In a queue that is always behind, all jobs grow old, and priorities end at
+    /// `to`.
+    pub fn promote_after(self, waited: Duration, to: i32) -> Self {
+        self.checked(Ageing::new(waited, to), |settings, ageing| {
+            settings.ageing = Some(ageing)
+        })
+    }
+
+    /// Deletes succeeded jobs this long after they finished.
+    ///
+    /// **Kept for ever by default**: the table grows with every job, and a worker that deletes none
+    /// warns of it when it starts. Once one worker of the table has a window, the others need
+    /// none. A window of years stops the warning where jobs are deleted some other way.
     pub fn keep_succeeded_for(self, window: Duration) -> Self {
         self.checked(Delay::new(window), |settings, window| {
             settings.keep.succeeded = Some(window)
         })
     }
 
-    /// Deletes dead jobs this long after they finished. Kept for ever by default.
+    /// Deletes dead jobs this long after they finished. Kept for ever by default, to be looked at
+    /// and replayed.
     pub fn keep_dead_for(self, window: Duration) -> Self {
         self.checked(Delay::new(window), |settings, window| {
             settings.keep.dead = Some(window)

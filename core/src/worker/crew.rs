@@ -12,7 +12,9 @@ use crate::backend::Administration;
 #[cfg(feature = "periodic")]
 use super::periodic;
 use super::signal::{Phase, Signal};
-use super::{Shared, completer, heartbeat, lock, poller, reaper, retention, run, sampler, wait};
+use super::{
+    Shared, completer, heartbeat, lock, poller, promoter, reaper, retention, run, sampler, wait,
+};
 
 /// Pause before a loop that panicked is entered again.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -25,6 +27,7 @@ pub(super) enum Role {
     Completer,
     Heartbeat,
     Reaper,
+    Promoter,
     Retention,
     Sampler,
     #[cfg(feature = "periodic")]
@@ -38,6 +41,7 @@ impl Role {
         Self::Completer,
         Self::Heartbeat,
         Self::Reaper,
+        Self::Promoter,
         Self::Retention,
         Self::Sampler,
         #[cfg(feature = "periodic")]
@@ -61,6 +65,7 @@ impl Role {
             Self::Completer => "qt-completer",
             Self::Heartbeat => "qt-heartbeat",
             Self::Reaper => "qt-reaper",
+            Self::Promoter => "qt-promoter",
             Self::Retention => "qt-retention",
             Self::Sampler => "qt-sampler",
             #[cfg(feature = "periodic")]
@@ -172,6 +177,9 @@ pub(super) fn spawn<B: Administration + ?Sized + 'static>(
         start(Role::Handler, run::run)?;
     }
     start(Role::Reaper, reaper::run)?;
+    if shared.settings.ageing.is_some() {
+        start(Role::Promoter, promoter::run)?;
+    }
     if shared.settings.keep.is_set() {
         start(Role::Retention, retention::run)?;
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::invalid::{Invalid, Problem};
 use crate::lease::{BatchSize, LeaseLength};
 
+use super::promoter::Ageing;
 use super::queues::Queues;
 use super::retention::Windows;
 #[cfg(feature = "periodic")]
@@ -32,6 +33,8 @@ pub(super) struct Settings {
     pub(super) ack_linger: Duration,
     /// `None` for a part of the lease.
     pub(super) reap_every: Option<Duration>,
+    /// `None` for never.
+    pub(super) ageing: Option<Ageing>,
     pub(super) keep: Windows,
     pub(super) purge_every: Duration,
     /// `None` for never.
@@ -53,6 +56,7 @@ impl Default for Settings {
             ack_batch: BatchSize::MAX,
             ack_linger: Duration::from_millis(2),
             reap_every: None,
+            ageing: None,
             keep: Windows::default(),
             purge_every: Duration::from_secs(60),
             sample_every: None,

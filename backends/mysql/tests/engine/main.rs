@@ -12,6 +12,7 @@ mod connections;
 mod encryption;
 mod fence;
 mod ids;
+mod replay;
 mod soak;
 mod support;
 mod tables;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use diesel::connection::SimpleConnection;
 use queue_table_core::{
-    Administration, BatchSize, Delay, ErrorText, Failure, LeaseLength, PurgeRequest, QueueBackend,
-    ReapRequest, RetryPolicy, TransactionalBackend,
+    Administration, BatchSize, Delay, ErrorText, Failure, LeaseLength, PromoteRequest,
+    PurgeRequest, QueueBackend, QueueName, ReapRequest, RetryPolicy, TransactionalBackend,
 };
 
 use crate::support::{MINUTE, Tables, job, request, with_settings};
@@ -152,4 +152,55 @@ fn a_claim_inside_the_callers_transaction_takes_the_same_plan() {
     assert_eq!(after.0, before.0);
     assert!(after.2 - before.2 < 2_000, "{}", after.2 - before.2);
     assert_eq!(tables.queue.stats(None).unwrap()[0].scheduled, 50_000);
+}
+
+/// Asks for ten due jobs to be promoted above all others.
+fn promotion() -> PromoteRequest {
+    let mail = QueueName::new("mail").unwrap();
+    PromoteRequest::new(mail, Delay::ZERO, 99).with_limit(BatchSize::new(10).unwrap())
+}
+
+#[test]
+fn a_promotion_reads_neither_future_nor_finished_rows_nor_a_whole_backlog() {
+    let Some(tables) = Tables::fresh() else {
+        return;
+    };
+    fill(&tables, 100_000, 50_000, 100_000);
+    let before = counted(&tables);
+    let queue = tables.queue_at(&with_settings(&tables.url, &GENERIC));
+    for _ in 0..10 {
+        assert_eq!(queue.promote(&promotion()).unwrap(), 10);
+    }
+    drop(queue);
+    let after = counted(&tables);
+    assert_eq!(after.0, before.0, "the job table was scanned as a whole");
+    // Each looks at the oldest 1,000 and steps over ten priorities.
+    let read = after.2 - before.2;
+    assert!(read < 15_000, "{read} entries of the ready index were read");
+}
+
+#[test]
+fn a_promotion_is_planned_well_where_statistics_say_that_the_table_is_empty() {
+    let Some(tables) = Tables::fresh() else {
+        return;
+    };
+    tables.run("ALTER TABLE job SET (autovacuum_enabled = off)");
+    tables.run("VACUUM (ANALYZE) job");
+    tables.run(
+        "INSERT INTO job (queue, kind, payload, payload_version)
+           SELECT 'mail', 'welcome', '{}', 1 FROM generate_series(1, 50000);
+         INSERT INTO job (queue, kind, payload, payload_version, priority, run_at)
+           SELECT 'mail', 'welcome', '{}', 1, 1 + n % 10, clock_timestamp() + INTERVAL '1 day'
+           FROM generate_series(1, 50000) AS n",
+    );
+    let before = counted(&tables);
+    let queue = tables.queue_at(&with_settings(&tables.url, &GENERIC));
+    for _ in 0..10 {
+        assert_eq!(queue.promote(&promotion()).unwrap(), 10);
+    }
+    drop(queue);
+    let after = counted(&tables);
+    assert_eq!(after.0, before.0, "the job table was scanned as a whole");
+    let read = after.2 - before.2;
+    assert!(read < 15_000, "{read} entries of the ready index were read");
 }

@@ -1,4 +1,5 @@
-//! What is SQLite's own: locks, the clock, the file, the tables. The contract itself is proved by `conformance`.
+//! What is SQLite's own: locks, the clock, the file, the tables. The contract itself is proved by
+//! `conformance`.
 
 #![cfg(test)]
 

@@ -1,4 +1,5 @@
-//! The tables: made once, never lazily, never with a used id, and never against the user's own constraints.
+//! The tables: made once, never lazily, never with a used id, and never against the user's own
+//! constraints.
 
 use std::thread;
 

@@ -1,8 +1,10 @@
 //! Crashed holders, killed processes, cut connections.
 
 mod commit;
+mod kill;
 mod network;
 mod process;
+mod rolling;
 mod session;
 
 use super::prelude::*;
@@ -12,5 +14,7 @@ pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     all.extend(process::scenarios());
     all.extend(network::scenarios());
     all.extend(commit::scenarios());
+    all.extend(kill::scenarios());
+    all.extend(rolling::scenarios());
     all
 }

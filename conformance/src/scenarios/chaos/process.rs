@@ -41,7 +41,7 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     all.into_iter().map(with_processes).collect()
 }
 
-fn start<F: Fixture>(arena: &Arena<'_, F>, role: Role) -> Check<Child> {
+pub(super) fn start<F: Fixture>(arena: &Arena<'_, F>, role: Role) -> Check<Child> {
     Child::start(role, &arena.probe.address()?)
 }
 
@@ -53,7 +53,7 @@ fn enqueue<F: Fixture>(arena: &Arena<'_, F>, jobs: usize, millis: u32) -> Check 
 }
 
 /// What a dead process held comes back, and may be claimed at once.
-fn take_back<F: Fixture>(arena: &Arena<'_, F>) -> Check<BTreeSet<JobId>> {
+pub(super) fn take_back<F: Fixture>(arena: &Arena<'_, F>) -> Check<BTreeSet<JobId>> {
     let rows = settled(arena)?.into_iter();
     let held: Vec<_> = rows.filter(|row| row.state == State::Running).collect();
     for row in &held {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use queue_table_core::EffectName;
+use queue_table_core::{BatchSize, EffectName, PromoteRequest};
 
 use crate::scenario::Need;
 use crate::scenarios::prelude::*;
@@ -74,6 +74,16 @@ fn row_locks<F: Fixture>() -> Vec<Scenario<F>> {
             a_reap_steps_over_a_locked_row,
             "A reap moves the free overdue rows and does not wait for a locked one",
             [C18],
+        ),
+        scenario!(
+            a_promotion_steps_over_a_locked_row,
+            "A promotion takes the free ones of the oldest jobs and does not wait for a locked one",
+            [C28],
+        ),
+        scenario!(
+            a_promotion_does_not_wait_for_an_open_claim,
+            "A promotion goes through beside an open claim transaction, and leaves its jobs as they are",
+            [C10, C28],
         ),
         scenario!(
             a_deadlock_victim_is_told_to_run_the_whole_again,
@@ -275,6 +285,57 @@ fn a_reap_steps_over_a_locked_row<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     held.released()?;
     let late = arena.reap_one()?;
     expect_that("reaped late", late.job_id, overdue[1].job_id())
+}
+
+fn a_promotion_steps_over_a_locked_row<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let jobs = arena.enqueue(3)?;
+    for (job, hours) in jobs.iter().zip([4, 3, 2]) {
+        arena.probe.rewind(*job, HOUR * hours)?;
+    }
+    let held = arena.hold(jobs[0], HELD)?;
+    let start = Instant::now();
+
+    let first = arena.backend.promote(&promotion(arena, 1)?)?;
+    let rest = arena.backend.promote(&promotion(arena, 10)?)?;
+
+    expect_within(start, AT_ONCE, "promotions")?;
+    expect_that("promoted", (first, rest), (1, 1))?;
+    let priorities = arena.rows()?.into_iter().map(|row| row.priority);
+    expect_eq(priorities.collect::<Vec<_>>(), [0, 9, 9])?;
+    held.released()?;
+    let late = arena.backend.promote(&promotion(arena, 10)?)?;
+    expect_that("promoted once it is let go", late, 1)
+}
+
+fn a_promotion_does_not_wait_for_an_open_claim<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    let jobs = arena.enqueue(4)?;
+    for job in &jobs {
+        arena.probe.rewind(*job, 2 * HOUR)?;
+    }
+    let (session, request) = (arena.session()?, arena.request("worker-a")?);
+    let start = Instant::now();
+
+    let claimed = session.transaction(|tx| {
+        let claimed = session.claim_in(tx, &request)?;
+        let promoted = arena.backend.promote(&promotion(arena, 10)?)?;
+        expect_that("promoted", promoted, 3)?;
+        Ok::<_, Failed>(claimed)
+    })?;
+
+    expect_within(start, AT_ONCE, "promotion")?;
+    let claimed = expect_one(claimed, "claimed job")?;
+    let row = arena.row(&claimed)?;
+    expect_eq((row.state, row.priority), (State::Running, 0))?;
+    let rest = ids(&arena.claim("worker-b", 10)?);
+    expect_that("the others", rest, &jobs[1..])
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Up to so many jobs that have waited for an hour, to priority 9.
+fn promotion<F: Fixture>(arena: &Arena<'_, F>, limit: u32) -> Check<PromoteRequest> {
+    let request = PromoteRequest::new(arena.queue.clone(), delay(HOUR)?, 9);
+    Ok(request.with_limit(BatchSize::new(limit)?))
 }
 
 /// Report 56: the whole transaction of a victim is gone, so a retry of the last statement would

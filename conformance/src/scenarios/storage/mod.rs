@@ -13,6 +13,7 @@ mod fail;
 mod finish;
 mod look;
 mod pause;
+mod promote;
 mod purge;
 mod reap;
 mod replay;
@@ -31,6 +32,7 @@ pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
         reap::scenarios(),
         replay::scenarios(),
         cancel::scenarios(),
+        promote::scenarios(),
         purge::scenarios(),
         pause::scenarios(),
         look::scenarios(),

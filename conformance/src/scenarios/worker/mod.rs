@@ -1,5 +1,6 @@
 //! Core's worker on this backend.
 
+mod ageing;
 mod beside;
 mod effects;
 mod recovery;
@@ -16,6 +17,7 @@ pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
         recovery::scenarios(),
         stopping::scenarios(),
         beside::scenarios(),
+        ageing::scenarios(),
     ]
     .into_iter()
     .flatten()

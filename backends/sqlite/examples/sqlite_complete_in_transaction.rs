@@ -1,6 +1,7 @@
-//! A job's effect and its acknowledgement in one commit: an obsolete worker's effect is rolled back.
+//! A job's effect and its acknowledgement in one commit: an obsolete worker's effect is rolled
+//! back.
 //!
-//! `cargo run -p queue-table-sqlite --example complete_in_transaction`
+//! `cargo run -p queue-table-sqlite --example sqlite_complete_in_transaction`
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let job = NewJob::new(&deposits, Kind::new("deposit")?, Payload::from_json("100")?);
     queue.enqueue(&[job])?;
 
-    // The first worker stalls until its lease has run out, and the reaper gives the job to a second one.
+    // The first worker stalls until its lease has run out, and the reaper gives the job to a second
+    // one.
     let request = ClaimRequest::new(deposits, WorkerId::unique("teller")?)
         .with_lease(LeaseLength::new(Duration::from_millis(100))?);
     let stalled = queue.claim(&request)?.remove(0);
