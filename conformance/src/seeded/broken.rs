@@ -123,7 +123,7 @@ impl<B: Administration + TransactionalBackend> Broken<B> {
         Ok(())
     }
 
-    fn wait_if(&self, seed: Seed, state: State, but: &[Receipt]) -> Result<()> {
+    pub(super) fn wait_if(&self, seed: Seed, state: State, but: &[Receipt]) -> Result<()> {
         if !self.has(seed) {
             return Ok(());
         }

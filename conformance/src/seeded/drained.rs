@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use queue_table_core::{
     Administration, BatchSize, ClaimRequest, Error, ErrorText, FailureRecord, Finding, JobId,
-    JobRecord, ListRequest, MaxAttempts, Migrated, PurgeRequest, Purged, QueueName, QueueStats,
-    Rejected, Result, State, TransactionalBackend,
+    JobRecord, ListRequest, MaxAttempts, Migrated, PromoteRequest, PurgeRequest, Purged, QueueName,
+    QueueStats, Rejected, Result, State, TransactionalBackend,
 };
 
 use super::{Broken, Seed};
@@ -43,6 +43,13 @@ impl<B: Administration + TransactionalBackend> Broken<B> {
         let one_is_old =
             apart.is_some_and(|(late, early)| late.since(early) > Duration::from_secs(30));
         Ok(rows.len() < FEW as usize || one_is_old)
+    }
+
+    /// Whether the first rows hold one that the promotion may want. Fewer rows are all looked at.
+    fn sees_a_promotable(&self, request: &PromoteRequest) -> Result<bool> {
+        let rows = self.first_rows(FEW)?;
+        let is_wanted = |row: &JobRecord| row.state == State::Ready && row.priority < request.to;
+        Ok(rows.len() < FEW as usize || rows.iter().any(is_wanted))
     }
 }
 
@@ -89,6 +96,19 @@ impl<B: Administration + TransactionalBackend> Administration for Broken<B> {
 
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.answer("cancel", || self.inner.cancel(job, reason), || Some(()))
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.wait_if(Seed::PromoteWaits, State::Ready, &[])?;
+        let mut request = request.clone();
+        if self.has(Seed::LooksAtFew) {
+            if !self.sees_a_promotable(&request)? {
+                return Ok(0);
+            }
+            let few = BatchSize::new(FEW).map_err(Rejected::from)?;
+            request.limit = request.limit.min(few);
+        }
+        self.answer("promote", || self.inner.promote(&request), || Some(0))
     }
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

@@ -51,12 +51,13 @@ macro_rules! seeds {
 
 seeds! {
     ReadyIndexDropped: "the index in claim order is dropped",
-    LooksAtFew: "claim, reap and purge look at the first 100 rows of the table and no further",
+    LooksAtFew: "claim, reap, promote and purge look at the first 100 rows of the table and no further",
     ClaimWaits: "a claim waits for rows that another transaction has locked",
     ClaimsUpwards: "a claim hands out only ids above all that were handed out before",
     EnqueueWaits: "an enqueue waits for ready rows that another transaction has locked",
     AckWaits: "an ack waits for other running rows that another transaction has locked",
     ReapWaits: "a reap waits for rows that another transaction has locked",
+    PromoteWaits: "a promotion waits for rows that another transaction has locked",
     RenewWaits: "a renewal waits for every transaction of its own process",
     VictimIsSilent: "a deadlock's victim is told that all went well",
     PanicsCommit: "a transaction whose work panics is committed",

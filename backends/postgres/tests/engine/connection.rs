@@ -1,14 +1,13 @@
 //! Connections: pools, servers that are gone. What the network does to them, the suite tries.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::r2d2::ConnectionManager;
 use queue_table_core::{
-    Administration, DedupScope, Enqueued, Error, LeaseLength, QueueBackend, QueueBackendExt,
-    Rejected, State, TransactionalBackend,
+    Error, LeaseLength, QueueBackend, QueueBackendExt, Rejected, TransactionalBackend,
 };
 use queue_table_postgres::PostgresQueue;
 
