@@ -1,8 +1,9 @@
-//! How long jobs of low priority wait under a stream that comes faster than it is worked, with and without
-//! `promote_after`, and what it costs the rest.
+//! How long jobs of low priority wait under a stream that comes faster than it is worked, with and
+//! without `promote_after`, and what it costs the rest.
 //!
-//! `cargo bench -p queue-table-sqlite --bench ageing`. Each run is on a fresh file, at WAL and synchronous = FULL: one
-//! worker with 4 slots and handlers of 1 ms, 500 jobs of priority 10 kept due, and one of priority 0 each 100 ms.
+//! `cargo bench -p queue-table-sqlite --bench ageing`. Each run is on a fresh file, at WAL and
+//! synchronous = FULL: one worker with 4 slots and handlers of 1 ms, 500 jobs of priority 10 kept
+//! due, and one of priority 0 each 100 ms.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -196,7 +196,7 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
     /// after it; jobs of still higher priorities go first as ever. It keeps the priority for its
     /// retries.
     ///
-    /// Promoting a job moves it in every index of the table: choose `waited` longer than jobs wait
+    /// Promoting a job moves it in the table's indexes: choose `waited` longer than jobs wait
     /// on a normal day. In a queue that is always behind, all jobs grow old, and priorities end at
     /// `to`.
     pub fn promote_after(self, waited: Duration, to: i32) -> Self {
