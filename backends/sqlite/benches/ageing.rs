@@ -45,7 +45,7 @@ fn main() -> Outcome<()> {
     for (setting, rounds) in [("off", off), ("3 s", on)] {
         let of = |value: fn(&Round) -> f64| median(rounds.iter().map(value).collect());
         println!(
-            "{setting:>13} {:>8.0} {:>12.0} % {:>11.1} s {:>12.1} s {:>10.0}",
+            "{setting:>13} {:>8.0} {:>12.0} % {:>11.1} s {:>12.1} s {:>10.0}", // NaN s: never
             of(|round| round.jobs_per_second),
             of(|round| 100.0 * round.waits.len() as f64 / round.low_enqueued as f64),
             of(|round| median(round.waits.clone())),
