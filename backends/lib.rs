@@ -88,6 +88,32 @@
 //! # }
 //! ```
 //!
+//! Finished jobs are kept for ever unless a worker is given a window
+//! ([`keep_succeeded_for`](worker::WorkerBuilder::keep_succeeded_for)); it warns when it starts
+//! without one.
+//!
+//! # What a worker costs
+//!
+//! Measured by the tests of this package, on two cores under the load of other builds (load average
+//! 7 to 17), with SQLite 3.54.1, PostgreSQL 18.6, MySQL 9.7.4 and MariaDB 11.8.9.
+//!
+//! Idle, with two queues, heartbeat, reaper and retention at their defaults, after ten seconds:
+//! four workers, one on each engine, took 0.25 % of a core together. A poll is a round of claims,
+//! one of each queue, every four seconds; reaping comes every ten.
+//!
+//! | engine | round trips a second | of which a claim that finds nothing is |
+//! | --- | --- | --- |
+//! | SQLite | none: a read of the file | one read |
+//! | PostgreSQL | 2.0 | three: `BEGIN`, the claim, `COMMIT` |
+//! | MySQL | 1.5 | one read, and a ping where the connection has idled for a second |
+//! | MariaDB | 1.1 | one read, and a ping where the connection has idled for a second |
+//!
+//! Busy, with a pool of two connections, eight slots and handlers that sleep for three leases of
+//! half a second, each engine ran 1,000 jobs in 191 to 195 seconds, each once, without a lost
+//! claim. Half a second is no lease for production: a disk that stands still for as long takes the
+//! claims with it (1.2 seconds were seen, and cost 8 to 17 claims on each engine, and no job).
+//! The default is a minute.
+//!
 //! What is guaranteed is written in `CONTRACT.md` of `queue-table-core`: at least once, no lost
 //! job, and never a stale acknowledgement. Effects outside the database need the job's id as their
 //! key.

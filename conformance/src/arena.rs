@@ -12,6 +12,7 @@ use queue_table_core::{
 
 use crate::check::{Check, Failed, expect_eq, expect_one, expect_some, expect_that};
 use crate::fixture::{Capabilities, Fixture, Held, Probe, Row};
+use crate::proxy::Proxy;
 
 /// The sister tables that [`Probe::count`] knows.
 pub(crate) const SISTERS: [&str; 4] = ["dedup", "effect", "queue", "failure"];
@@ -275,6 +276,13 @@ impl<F: Fixture> Arena<'_, F> {
     /// A second backend on the same tables, with connections of its own.
     pub(crate) fn session(&self) -> Check<F::Backend> {
         Ok(self.probe.session()?)
+    }
+
+    /// A network before the server, and a session through it.
+    pub(crate) fn through_a_network(&self) -> Check<(Proxy, F::Backend)> {
+        let proxy = Proxy::before(self.probe.server()?)?;
+        let session = self.probe.session_through(proxy.address())?;
+        Ok((proxy, session))
     }
 
     /// The probe for threads that may outlive the scenario, such as a worker's.

@@ -12,12 +12,18 @@ use std::time::Duration;
 
 use queue_table_core::{
     Administration, BatchSize, ClaimRequest, Kind, NewJob, Payload, QueueName, RetryPolicy,
-    TransactionalBackend, Worker, WorkerId,
+    TransactionalBackend, Worker, WorkerBuilder, WorkerId,
 };
 
 use crate::check::{Check, Failed};
 use crate::fixture::Fixture;
 use crate::harness::FromEnv;
+
+mod effects;
+pub(crate) mod versions;
+mod watched;
+
+pub(crate) use effects::{EFFECTS, Moment};
 
 /// Tells a new process that it is a child, and what for.
 const ROLE: &str = "QUEUE_TABLE_CONFORMANCE_ROLE";
@@ -38,16 +44,34 @@ pub(crate) enum Role {
     /// Core's worker. A payload is how many milliseconds the handler takes; `"abort"` ends the
     /// process.
     Worker,
+    /// Core's worker, whose handlers leave an effect in the same commit. It stands still when it
+    /// has come to the moment, to be killed there.
+    Effects(Option<Moment>),
+    /// A worker that reads payloads of version 1.
+    OldVersion,
+    /// A worker that reads payloads of version 2, and brings those of version 1 up to it.
+    NewVersion,
     /// Claims, acks and enqueues in one transaction that it leaves open.
     Transaction,
 }
 
 impl Role {
-    const ALL: [Self; 2] = [Self::Worker, Self::Transaction];
+    /// Every role, the moments apart.
+    const ALL: [Self; 5] = [
+        Self::Worker,
+        Self::Effects(None),
+        Self::OldVersion,
+        Self::NewVersion,
+        Self::Transaction,
+    ];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Worker => "worker",
+            Self::Effects(None) => "effects",
+            Self::Effects(Some(moment)) => moment.as_str(),
+            Self::OldVersion => "old version",
+            Self::NewVersion => "new version",
             Self::Transaction => "transaction",
         }
     }
@@ -55,7 +79,9 @@ impl Role {
     /// What this process was started for, when it is a child.
     pub(crate) fn of_this_process() -> Option<Self> {
         let word = std::env::var(ROLE).ok()?;
-        Self::ALL.into_iter().find(|role| role.as_str() == word)
+        let at_a_moment = Moment::ALL.map(|moment| Self::Effects(Some(moment)));
+        let mut all = Self::ALL.into_iter().chain(at_a_moment);
+        all.find(|role| role.as_str() == word)
     }
 
     /// The child's whole life.
@@ -78,6 +104,9 @@ impl Role {
         let (backend, queue) = (fixture.reopen(&address)?, QueueName::new("mail")?);
         match self {
             Self::Worker => work(backend, &queue),
+            Self::Effects(moment) => effects::work(backend, &queue, moment),
+            Self::OldVersion => versions::work_as_old(backend, &queue),
+            Self::NewVersion => versions::work_as_new(backend, &queue),
             Self::Transaction => stay_in_transaction(&backend, &queue),
         }
     }
@@ -97,30 +126,38 @@ fn wait_for_the_end() {
     let _ = std::io::stdin().lock().read_to_end(&mut nothing);
 }
 
-fn work<B: Administration + 'static>(backend: B, queue: &QueueName) -> Check {
-    let worker = Worker::builder(Arc::new(backend))
+/// A worker as every child has it, without its handlers.
+fn builder<B: Administration + 'static>(backend: B, queue: &QueueName) -> Check<WorkerBuilder<B>> {
+    Ok(Worker::builder(Arc::new(backend))
         .name("child")
         .queue(queue)
         .lease(LEASE)
         .poll_interval(Duration::from_millis(50))
         .reap_every(Duration::from_secs(3_600))
-        .retry_policy(RetryPolicy::fixed(Duration::from_millis(1))?)
-        .handle_kind("note", 1..=1, |job, _| {
-            let (id, attempt) = (job.job_id(), job.attempt());
-            say(format_args!("began {id} {attempt}"));
-            match job.payload.decode::<u64>() {
-                Ok(millis) => std::thread::sleep(Duration::from_millis(millis)),
-                Err(_) => std::process::abort(),
-            }
-            say(format_args!("ended {id} {attempt}"));
-        })
-        .start()
-        .map_err(Failed::new)?;
+        .retry_policy(RetryPolicy::fixed(Duration::from_millis(1))?))
+}
+
+/// Works until the parent says that it is enough, or is gone.
+fn work_until_the_end<B: Administration + 'static>(builder: WorkerBuilder<B>) -> Check {
+    let worker = builder.start().map_err(Failed::new)?;
     wait_for_the_end();
     let report = worker.stop(Duration::from_secs(10));
     let (succeeded, lost) = (report.succeeded, report.lost.total());
     say(format_args!("stopped {succeeded} {lost}"));
     Ok(())
+}
+
+fn work<B: Administration + 'static>(backend: B, queue: &QueueName) -> Check {
+    let builder = builder(backend, queue)?.handle_kind("note", 1..=1, |job, _| {
+        let (id, attempt) = (job.job_id(), job.attempt());
+        say(format_args!("began {id} {attempt}"));
+        match job.payload.decode::<u64>() {
+            Ok(millis) => std::thread::sleep(Duration::from_millis(millis)),
+            Err(_) => std::process::abort(),
+        }
+        say(format_args!("ended {id} {attempt}"));
+    });
+    work_until_the_end(builder)
 }
 
 fn stay_in_transaction<B: TransactionalBackend>(backend: &B, queue: &QueueName) -> Check {
@@ -182,20 +219,34 @@ impl Child {
         })
     }
 
+    /// The next line that it says; `None` when it has ended.
+    pub(crate) fn hear_next(&self) -> Check<Option<(String, [i64; 2])>> {
+        use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        match self.said.recv_timeout(PATIENCE) {
+            Ok(line) => Ok(Some(line)),
+            Err(Disconnected) => Ok(None),
+            Err(Timeout) => Err(Failed::new("the child says nothing")),
+        }
+    }
+
     /// The numbers of the next line that begins with the word; earlier lines are passed over.
     /// `None` when the child ends without saying it.
     pub(crate) fn hear(&self, word: &str) -> Check<Option<[i64; 2]>> {
-        use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
         loop {
-            match self.said.recv_timeout(PATIENCE) {
-                Ok((said, numbers)) if said == word => return Ok(Some(numbers)),
-                Ok(_) => {}
-                Err(Disconnected) => return Ok(None),
-                Err(Timeout) => {
-                    return Err(Failed::new(format_args!("the child never said `{word}`")));
-                }
+            let line = self
+                .hear_next()
+                .map_err(|failed| Failed::new(format_args!("waiting for `{word}`: {failed}")))?;
+            match line {
+                Some((said, numbers)) if said == word => return Ok(Some(numbers)),
+                Some(_) => {}
+                None => return Ok(None),
             }
         }
+    }
+
+    /// All that it says from now on until it ends.
+    pub(crate) fn hear_out(&self) -> Vec<(String, [i64; 2])> {
+        std::iter::from_fn(|| self.said.recv_timeout(PATIENCE).ok()).collect()
     }
 
     /// Everything with the word that it says from now on until it ends.

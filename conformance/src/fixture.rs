@@ -1,13 +1,14 @@
 //! What a porter writes: how to set up, observe and disturb one engine.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use queue_table_core::{
-    Administration, ColumnType, ColumnValue, JobId, State, Timestamp, TransactionalBackend,
-};
+use queue_table_core::{Administration, ColumnType, JobId, Timestamp, TransactionalBackend};
+
+pub use crate::stored::{Change, Row, Written};
 
 /// One engine under test. The suite asks it for fresh tables and never for the engine's name.
 pub trait Fixture: Send + Sync + 'static {
@@ -18,6 +19,12 @@ pub trait Fixture: Send + Sync + 'static {
 
     /// What is under test, and what it declares it can and cannot do.
     fn profile(&self) -> Profile;
+
+    /// How many scenarios may run at once, unless the environment says otherwise. Each may open
+    /// some twenty sessions.
+    fn at_once(&self) -> usize {
+        4
+    }
 
     /// Scenarios whose outcome would mean nothing on this server: a probe at the start found that
     /// it does not honour what they rely on, such as a stand-in that ignores lock hints. They are
@@ -106,6 +113,9 @@ pub struct Capabilities {
     pub processes: bool,
     /// The fixture can cut and restore the connections of a backend.
     pub network: bool,
+    /// The engine counts what a session reads.
+    #[serde(default)]
+    pub counters: bool,
 }
 
 /// A scenario that this backend is known to fail.
@@ -142,6 +152,52 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     /// [`PortError`] where no second process can open them.
     fn address(&self) -> Result<String, PortError> {
         Err(PortError::new("no second process can open these tables"))
+    }
+
+    /// The server, for a network of the suite's own before it ([`Proxy`](crate::Proxy)). For
+    /// fixtures that declare [`Capabilities::network`].
+    ///
+    /// # Errors
+    /// [`PortError`] where nothing stands between a backend and its tables.
+    fn server(&self) -> Result<Server, PortError> {
+        Err(PortError::new("there is no network to cut"))
+    }
+
+    /// As [`Probe::session`], connecting to this address instead of the server's, without TLS: the
+    /// suite must be able to see a commit. It gives up within seconds when nobody answers.
+    ///
+    /// # Errors
+    /// [`PortError`] when it cannot be opened.
+    fn session_through(&self, address: SocketAddr) -> Result<B, PortError> {
+        Err(PortError::new(format_args!("there is no way by {address}")))
+    }
+
+    /// Brings the engine's statistics up to date, as its own housekeeping does in time.
+    ///
+    /// # Errors
+    /// [`PortError`] when they cannot be.
+    fn settle(&self) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    /// How much the transaction's session has read so far, in a unit of the engine's own that does
+    /// not depend on time: pages, rows, or steps. For fixtures that declare
+    /// [`Capabilities::counters`].
+    ///
+    /// # Errors
+    /// [`PortError`] where it is not counted.
+    fn reads_in(&self, tx: &mut B::Tx<'_>) -> Result<u64, PortError> {
+        let _ = tx;
+        Err(PortError::new("nobody counts what a session reads"))
+    }
+
+    /// Drops an index of the job table: `ready`, `lease` or `retention`. Not for scenarios, but for
+    /// the faults that they must notice ([`Seed`](crate::Seed)).
+    ///
+    /// # Errors
+    /// [`PortError`] where there is none.
+    fn drop_index(&self, index: &str) -> Result<(), PortError> {
+        Err(PortError::new(format_args!("there is no index `{index}`")))
     }
 
     /// The database's clock now.
@@ -227,81 +283,13 @@ pub trait Probe<B: TransactionalBackend>: Send + Sync {
     fn reference(&self, job: JobId) -> Result<(), PortError>;
 }
 
-/// A stored row, every column.
+/// The server under test, as the suite's network sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// The id.
-    pub job_id: JobId,
-    /// The queue.
-    pub queue: String,
-    /// The kind.
-    pub kind: String,
-    /// The payload's bytes.
-    pub payload: Vec<u8>,
-    /// The payload's version.
-    pub payload_version: u16,
-    /// The state, as stored.
-    pub state: State,
-    /// The priority.
-    pub priority: i32,
-    /// When it is due.
-    pub run_at: Timestamp,
-    /// Claims so far.
-    pub attempts: u32,
-    /// The budget.
-    pub max_attempts: u32,
-    /// Who holds it.
-    pub worker_id: Option<String>,
-    /// Until when.
-    pub lease_until: Option<Timestamp>,
-    /// When it was enqueued.
-    pub enqueued_at: Timestamp,
-    /// When it was last claimed.
-    pub claimed_at: Option<Timestamp>,
-    /// When it was finished.
-    pub finished_at: Option<Timestamp>,
-    /// Why it last failed.
-    pub last_error: Option<String>,
-    /// The business columns, in the order of the set-up.
-    pub columns: Vec<ColumnValue>,
-}
-
-/// One column to change by raw SQL.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// `state`, to any text.
-    State(&'static str),
-    /// `attempts`.
-    Attempts(i64),
-    /// `max_attempts`.
-    MaxAttempts(i64),
-    /// `priority`.
-    Priority(i32),
-    /// `payload_version`.
-    PayloadVersion(u16),
-    /// `worker_id`.
-    WorkerId(Option<&'static str>),
-    /// `lease_until`, so many microseconds from the database's now.
-    LeaseUntil(Option<i64>),
-    /// `run_at`, so many microseconds from the database's now.
-    RunAt(i64),
-    /// `finished_at`, so many microseconds from the database's now.
-    FinishedAt(Option<i64>),
-    /// `payload`, with the table's rules kept.
-    Payload(&'static str),
-    /// `payload`, past the table's rules where the engine allows that: bytes no reader can decode.
-    Undecodable,
-}
-
-/// How an engine took a raw write.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
-    /// It stored it.
-    Stored,
-    /// One of the table's rules refused it; the engine's message.
-    Refused(String),
-    /// The engine cannot be brought to store such a thing at all.
-    Impossible,
+pub struct Server {
+    /// Host and port, such as `127.0.0.1:5432`.
+    pub address: String,
+    /// Bytes that a client sends when, and only when, it asks the server to commit.
+    pub commit: Vec<u8>,
 }
 
 /// A lock on a row that is let go when its time is up.

@@ -8,9 +8,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::child::Role;
 use crate::fixture::Fixture;
-use crate::history::histories;
+use crate::history::{cases, histories};
 use crate::outcome::Outcome;
-use crate::record::Records;
+use crate::record::{Histories, Records};
 use crate::runner::{Suite, threads};
 
 /// Engines that must be there, by name and separated by commas: elsewhere an engine without a
@@ -44,9 +44,11 @@ pub fn main<F: Fixture>(fixture: FromEnv<F>) -> ExitCode {
         return role.play(fixture);
     }
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or_else(|| Some(threads()));
     let trials = match fixture {
-        FromEnv::Ready(fixture) => scenarios(fixture),
+        FromEnv::Ready(fixture) => {
+            arguments.test_threads = arguments.test_threads.or_else(|| Some(threads(&fixture)));
+            scenarios(fixture)
+        }
         FromEnv::NotRun { engine, reason } => not_run(&engine, &reason),
     };
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -68,12 +70,22 @@ fn scenarios<F: Fixture>(fixture: F) -> Vec<Trial> {
         Trial::test(name, move || try_one(&suite, &records, at)).with_kind(kind)
     };
     let mut trials: Vec<_> = (0..suite.scenarios.len()).map(trial).collect();
-    let random = Arc::clone(&suite);
+    let (random, noted) = (Arc::clone(&suite), Arc::clone(&records));
     trials.push(Trial::test(
         "history::random_histories_go_as_on_the_model",
-        move || histories(random.fixture()).map_err(|failed| failed.to_string().into()),
+        move || try_histories(&random, &noted),
     ));
     trials
+}
+
+fn try_histories<F: Fixture>(suite: &Suite<F>, records: &Records) -> Result<(), Failed> {
+    let tried = histories(suite.fixture());
+    records.write_histories(&Histories {
+        version: suite.profile.version.clone(),
+        cases: cases().map_err(|failed| failed.to_string())?,
+        passed: tried.is_ok(),
+    })?;
+    tried.map_err(|failed| failed.to_string().into())
 }
 
 fn try_one<F: Fixture>(suite: &Suite<F>, records: &Records, at: usize) -> Result<(), Failed> {
@@ -87,16 +99,25 @@ fn try_one<F: Fixture>(suite: &Suite<F>, records: &Records, at: usize) -> Result
 }
 
 fn not_run(engine: &str, reason: &str) -> Vec<Trial> {
+    let trials = absent(engine, reason);
+    if !trials.is_empty() {
+        return trials;
+    }
+    match Records::not_run(engine, reason) {
+        Ok(()) => trials,
+        Err(error) => vec![failing(error.to_string())],
+    }
+}
+
+/// Says that an engine is not there: a failure where it is required.
+pub(crate) fn absent(engine: &str, reason: &str) -> Vec<Trial> {
     let required = std::env::var(REQUIRE).unwrap_or_default();
     if required.split(',').any(|name| name.trim() == engine) {
         let text = format!("{engine} is in {REQUIRE}, but cannot be run: {reason}");
         return vec![failing(text)];
     }
     eprintln!("conformance: {engine}: not run: {reason}");
-    match Records::not_run(engine, reason) {
-        Ok(()) => Vec::new(),
-        Err(error) => vec![failing(error.to_string())],
-    }
+    Vec::new()
 }
 
 /// Stands for the suite when it cannot start: a program without tests would look like success.

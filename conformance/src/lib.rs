@@ -17,27 +17,32 @@ mod harness;
 mod history;
 mod model;
 mod outcome;
+mod proxy;
 mod record;
 mod report;
 mod runner;
 mod scenario;
 mod scenarios;
+mod seeded;
+mod stored;
 
 pub use arena::Arena;
 pub use check::{Check, Failed};
 pub use fixture::{
-    Capabilities, Change, Deviation, Fixture, Fresh, Held, PortError, Probe, Profile, Row, Setup,
-    Unverified, Written,
+    Capabilities, Change, Deviation, Fixture, Fresh, Held, PortError, Probe, Profile, Row, Server,
+    Setup, Unverified, Written,
 };
 pub use harness::{FromEnv, main};
 pub use history::histories;
 pub use model::{Fault, Model, ModelFixture, ModelProbe, ModelTx};
 pub use outcome::{Outcome, Record, Report, Verdict};
+pub use proxy::{Cut, Proxy};
 pub use record::{EngineRecord, EngineRun, REPORT_DIR, Records, report_dir};
 pub use report::Matrix;
 pub use runner::{Filter, run};
 pub use scenario::{Need, Rule, Scenario, Tier};
 pub use scenarios::registry;
+pub use seeded::{Broken, Seed, Seeded, SeededProbe, is_seeded, seeded};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -16,6 +16,9 @@ pub const REPORT_DIR: &str = "QUEUE_TABLE_REPORT_DIR";
 /// The file that says what was tried.
 pub(crate) const ENGINE_FILE: &str = "engine.json";
 
+/// What came of the random histories, beside it.
+pub(crate) const HISTORIES_FILE: &str = "random_histories.json";
+
 /// What was tried, or why it was not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineRecord {
@@ -43,6 +46,17 @@ pub enum EngineRun {
     },
     /// It was not, for this reason.
     NotRun(String),
+}
+
+/// What came of the random histories. Not which: the seed is another in each run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Histories {
+    /// The server's version.
+    pub(crate) version: String,
+    /// How many were tried.
+    pub(crate) cases: u32,
+    /// Whether all went as on the model.
+    pub(crate) passed: bool,
 }
 
 /// The records of one engine: `<folder>/<engine>/<scenario>.json` and `engine.json` beside them.
@@ -86,6 +100,11 @@ impl Records {
     /// Writes one scenario's record, in place of an older one.
     pub(crate) fn write(&self, record: &Record) -> io::Result<()> {
         self.put(&format!("{}.json", record.scenario), record)
+    }
+
+    /// Writes what came of the random histories.
+    pub(crate) fn write_histories(&self, histories: &Histories) -> io::Result<()> {
+        self.put(HISTORIES_FILE, histories)
     }
 
     /// Through a file of this process and a rename: other processes of the same run write here too.

@@ -7,7 +7,7 @@ use std::{fs, io};
 
 use crate::model::ModelFixture;
 use crate::outcome::{Outcome, Record, Verdict};
-use crate::record::{ENGINE_FILE, EngineRecord, EngineRun};
+use crate::record::{ENGINE_FILE, EngineRecord, EngineRun, HISTORIES_FILE, Histories};
 use crate::scenario::{Rule, Scenario, Tier};
 use crate::scenarios::registry;
 
@@ -24,6 +24,8 @@ struct Column {
     run: EngineRun,
     /// By scenario. Complete when the engine was tried.
     records: BTreeMap<String, Record>,
+    /// `None` when the engine was not tried.
+    histories: Option<Histories>,
 }
 
 impl Matrix {
@@ -62,8 +64,8 @@ impl Matrix {
 
     fn render_engines(&self, text: &mut String) {
         text.push_str("\n## Engines\n\n");
-        text.push_str("| engine | version | verdict | pass | deviates | unsupported | unverified | fail | repeat with |\n");
-        text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+        text.push_str("| engine | version | verdict | pass | deviates | unsupported | unverified | fail | random histories | repeat with |\n");
+        text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
         for column in &self.engines {
             text.push_str(&column.summary());
         }
@@ -146,6 +148,7 @@ impl Column {
             engine: engine.to_owned(),
             run: EngineRun::NotRun("no records".to_owned()),
             records: BTreeMap::new(),
+            histories: None,
         };
         let file = folder.join(ENGINE_FILE);
         if file.exists() {
@@ -156,6 +159,8 @@ impl Column {
                 let record = read_record(&folder, scenario.id, version)?;
                 column.records.insert(scenario.id.to_owned(), record);
             }
+            let version = version.clone();
+            column.histories = Some(read_histories(&folder, &version)?);
         }
         Ok(column)
     }
@@ -164,18 +169,26 @@ impl Column {
         let engine = &self.engine;
         let (version, reproduce) = match &self.run {
             EngineRun::NotRun(_) => {
-                return format!("| {engine} | not run | not run | | | | | | |\n");
+                return format!("| {engine} | not run | not run | | | | | | | |\n");
             }
             EngineRun::Tried {
                 version, reproduce, ..
             } => (version, reproduce),
         };
         let outcomes = || self.records.values().map(|record| &record.outcome);
-        let verdict = Verdict::of(outcomes());
+        let (histories, went_well) = match &self.histories {
+            Some(tried) if tried.passed => (format!("{} as on the model", tried.cases), true),
+            Some(tried) => (format!("fail, of {}", tried.cases), false),
+            None => ("not run".to_owned(), true),
+        };
+        let verdict = match Verdict::of(outcomes()) {
+            verdict if went_well => verdict,
+            _ => Verdict::Nonconformant,
+        };
         let count = |word: &str| outcomes().filter(|one| one.as_str() == word).count();
         let counts = ["pass", "deviates", "unsupported", "unverified", "fail"].map(count);
         let counts = counts.map(|count| count.to_string()).join(" | ");
-        format!("| {engine} | {version} | {verdict} | {counts} | `{reproduce}` |\n")
+        format!("| {engine} | {version} | {verdict} | {counts} | {histories} | `{reproduce}` |\n")
     }
 
     fn cell(&self, scenario: &str) -> &'static str {
@@ -184,16 +197,27 @@ impl Column {
     }
 }
 
+fn incomplete(file: &Path, why: &str) -> io::Error {
+    let text = format!("{}: {why}; run the whole suite again", file.display());
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+fn read_histories(folder: &Path, version: &str) -> io::Result<Histories> {
+    let file = folder.join(HISTORIES_FILE);
+    let bytes = fs::read(&file).map_err(|error| incomplete(&file, &error.to_string()))?;
+    let histories: Histories = serde_json::from_slice(&bytes)?;
+    if histories.version != version {
+        return Err(incomplete(&file, OTHER_VERSION));
+    }
+    Ok(histories)
+}
+
 fn read_record(folder: &Path, scenario: &str, version: &str) -> io::Result<Record> {
     let file = folder.join(format!("{scenario}.json"));
-    let incomplete = |why: &str| {
-        let text = format!("{}: {why}; run the whole suite again", file.display());
-        io::Error::new(io::ErrorKind::InvalidData, text)
-    };
-    let bytes = fs::read(&file).map_err(|error| incomplete(&error.to_string()))?;
+    let bytes = fs::read(&file).map_err(|error| incomplete(&file, &error.to_string()))?;
     let record: Record = serde_json::from_slice(&bytes)?;
     if record.version != version {
-        return Err(incomplete("recorded on another version of the server"));
+        return Err(incomplete(&file, OTHER_VERSION));
     }
     Ok(record)
 }
@@ -218,6 +242,8 @@ fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{line}");
 }
+
+const OTHER_VERSION: &str = "recorded on another version of the server";
 
 /// The column of server versions, which is not judged.
 const VERSION: &str = "version";
@@ -260,6 +286,8 @@ document is stale.
 - unverified: not tried, because this server does not honour what the scenario relies on.
 - Verdict: conformant when everything passed or is unsupported, partial when something deviates or is unverified,
   nonconformant when something failed.
+- Random histories: the same operations on the suite's model and on the engine, with the same answers and rows after
+  each step. Others in each run.
 ";
 
 #[cfg(test)]
@@ -286,6 +314,11 @@ mod tests {
                 capabilities: Capabilities::default(),
             },
             records: records.map(|one| (one.scenario.clone(), one)).collect(),
+            histories: Some(Histories {
+                version: "1".to_owned(),
+                cases: 16,
+                passed: true,
+            }),
         }
     }
 
@@ -294,6 +327,7 @@ mod tests {
             engine: engine.to_owned(),
             run: EngineRun::NotRun("no URL".to_owned()),
             records: BTreeMap::new(),
+            histories: None,
         }
     }
 
@@ -332,6 +366,16 @@ mod tests {
             .replace(&format!("| a | {version} |"), "| a | 0.0.1 |");
         assert_ne!(document, matrix.render());
         assert_eq!(matrix.differences(&document), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_history_that_went_another_way_makes_a_backend_nonconformant() {
+        let mut column = column("a", &Outcome::Pass);
+        assert!(column.summary().contains("16 as on the model"));
+        if let Some(histories) = &mut column.histories {
+            histories.passed = false;
+        }
+        assert!(column.summary().contains("nonconformant"));
     }
 
     #[test]

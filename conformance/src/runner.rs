@@ -19,9 +19,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The same for scenarios that are slow by nature.
 const LIMIT_SLOW: Duration = Duration::from_secs(300);
 
-/// Scenarios run at once unless `QUEUE_TABLE_CONFORMANCE_THREADS` says otherwise.
-const THREADS_DEFAULT: usize = 4;
-
 /// Which scenarios to run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
@@ -89,7 +86,7 @@ pub fn run<F: Fixture>(fixture: &Arc<F>, filter: &Filter) -> Result<Report, Port
         .collect();
     let (next, records) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        let at_once = filter.threads.unwrap_or_else(threads);
+        let at_once = filter.threads.unwrap_or_else(|| threads(&**fixture));
         for _ in 0..at_once.min(chosen.len()) {
             scope.spawn(|| {
                 while let Some((at, scenario)) = take(&chosen, &next) {
@@ -113,11 +110,12 @@ fn take<'a, T>(items: &[&'a T], next: &AtomicUsize) -> Option<(usize, &'a T)> {
     items.get(at).map(|item| (at, *item))
 }
 
-/// How many scenarios run at once.
-pub(crate) fn threads() -> usize {
+/// How many scenarios run at once: `QUEUE_TABLE_CONFORMANCE_THREADS`, or what the fixture bears.
+pub(crate) fn threads<F: Fixture>(fixture: &F) -> usize {
     let asked = std::env::var("QUEUE_TABLE_CONFORMANCE_THREADS");
     let asked = asked.ok().and_then(|text| text.parse().ok());
-    asked.filter(|&count| count > 0).unwrap_or(THREADS_DEFAULT)
+    let asked = asked.filter(|&count| count > 0);
+    asked.unwrap_or_else(|| fixture.at_once())
 }
 
 /// The registry's scenarios on one fixture, with what it declares about them.

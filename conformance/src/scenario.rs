@@ -122,6 +122,8 @@ pub enum Need {
     Processes(bool),
     /// [`Capabilities::network`] is so.
     Network(bool),
+    /// [`Capabilities::counters`] is so.
+    Counters(bool),
 }
 
 impl Need {
@@ -132,6 +134,7 @@ impl Need {
             Self::RowLocks(value) => declared.row_locks == value,
             Self::Processes(value) => declared.processes == value,
             Self::Network(value) => declared.network == value,
+            Self::Counters(value) => declared.counters == value,
         }
     }
 }
@@ -142,6 +145,7 @@ impl fmt::Display for Need {
             Self::RowLocks(value) => write!(f, "row_locks = {value}"),
             Self::Processes(value) => write!(f, "processes = {value}"),
             Self::Network(value) => write!(f, "network = {value}"),
+            Self::Counters(value) => write!(f, "counters = {value}"),
         }
     }
 }

@@ -48,18 +48,23 @@ pub trait QueueBackend: Send + Sync {
     fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>>;
 
     /// Moves the deadlines of live claims to the database's now + `lease`. At most 1,000, on a
-    /// connection kept apart.
+    /// connection kept apart; free rows first, as for [`QueueBackend::ack`].
     ///
     /// # Errors
-    /// [`Error::Rejected`] for more receipts than that. A claim that no longer holds is no error
-    /// but its own answer.
+    /// [`Error::Rejected`] for more receipts than that; [`Error::OutcomeUnknown`] when some are
+    /// renewed and the rows of the others stayed locked: renew again, in smaller batches. A claim
+    /// that no longer holds is no error but its own answer.
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>>;
 
     /// Finishes claimed jobs as succeeded. At most 1,000.
     ///
+    /// On engines with row locks those whose rows are free are finished first, and the rest in a
+    /// second transaction that waits for them.
+    ///
     /// # Errors
     /// [`Error::Rejected`] for more receipts than that; [`Error::OutcomeUnknown`] when the
-    /// connection died while committing: read the row, which tells whether it went through.
+    /// connection died while committing, or the rows of some stayed locked after others were
+    /// finished: read the row, which tells whether it went through.
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>>;
 
     /// Gives claimed jobs up: to be tried again, dead, or released. At most 1,000.

@@ -34,11 +34,12 @@ pub enum Error {
     #[error("{0}: the database is unavailable; try again later")]
     Unavailable(#[source] Failed),
 
-    /// The connection was lost while it committed: the change may be stored or not.
+    /// The connection was lost while it committed, and the change may be stored or not; or one part
+    /// of a batch of receipts is stored, and the rows of the rest stayed locked.
     ///
-    /// Look before trying again: an enqueue with a dedup key may simply be repeated, and the row of
-    /// an ack tells whether it went through.
-    #[error("{0}: the connection was lost while committing; the outcome is unknown")]
+    /// Look before trying again: an enqueue with a dedup key and a renewal may simply be repeated,
+    /// and the row of an ack tells whether it went through.
+    #[error("{0}: it may be stored, in whole or in part; look before trying again")]
     OutcomeUnknown(#[source] Failed),
 
     /// The request itself is wrong. Change it; the same request will fail again.

@@ -13,6 +13,7 @@
 mod backend;
 mod bell;
 mod error;
+mod free_first;
 mod id;
 mod instant;
 mod invalid;
@@ -31,6 +32,7 @@ pub use backend::{
 };
 pub use bell::{Bell, Waiter, Woken};
 pub use error::{ERROR_TEXT_BYTES_MAX, Error, ErrorText, Failed, Rejected, Result};
+pub use free_first::free_first;
 pub use id::{JobId, State};
 pub use instant::Timestamp;
 pub use invalid::{Invalid, Problem};

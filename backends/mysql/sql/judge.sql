@@ -1,14 +1,10 @@
--- Reads what decides about a claim, of rows that lock has locked: UTC_TIMESTAMP is fixed when a
--- statement starts, so the one that waited cannot tell whether the lease still holds.
--- params: job ids as JSON [id, ...]
--- rules: C13, C14, C15, C24 (FOR UPDATE: a plain read at REPEATABLE READ sees an old snapshot)
+-- Looks which leases are over, of rows that lock has locked: UTC_TIMESTAMP is fixed when a statement
+-- starts, so the one that waited cannot tell.
+-- params: job ids as JSON [id, ...]; rows: job id, over (of a row that is not running: false), now
+-- rules: C13, C14, C24 (FOR UPDATE: a plain read at REPEATABLE READ sees an old snapshot)
 SELECT
     j.job_id,
-    j.state,
-    j.attempts,
-    j.max_attempts,
-    j.worker_id,
-    COALESCE(j.lease_until > UTC_TIMESTAMP(6), FALSE),
+    COALESCE(j.lease_until <= UTC_TIMESTAMP(6), FALSE),
     UTC_TIMESTAMP(6)
 FROM (
     SELECT t.job_id

@@ -1,8 +1,8 @@
--- Locks jobs in the order given, waiting for each, and judges nothing.
+-- Locks jobs in the order given, waiting for each, and reads who holds them.
 -- params: job ids as JSON [id, ...], ascending
--- rows: one per job that there is
--- rules: C14, C16 (a derived table: MySQL prepares no lock on JSON_TABLE itself, error 3569)
-SELECT j.job_id
+-- rows: job id, state, attempts, max_attempts, worker, one per job that there is
+-- rules: C14, C15, C16 (a derived table: MySQL prepares no lock on JSON_TABLE itself, error 3569)
+SELECT j.job_id, j.state, j.attempts, j.max_attempts, j.worker_id
 FROM (
     SELECT t.job_id
     FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t

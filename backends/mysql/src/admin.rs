@@ -13,7 +13,7 @@ use queue_table_core::{
 use crate::decode::{Reader, failure_record, job_record};
 use crate::dedup::{self, Snapshot};
 use crate::error::failed;
-use crate::lifecycle::locked_job;
+use crate::fence::locked_job;
 use crate::sql::Statements;
 
 /// Reads one job.

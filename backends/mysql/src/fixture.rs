@@ -10,8 +10,10 @@
 mod probe;
 mod tables;
 
+use std::net::SocketAddr;
+
 use mysql::prelude::Queryable;
-use mysql::{Conn, Opts, OptsBuilder};
+use mysql::{Conn, Opts, OptsBuilder, SslOpts};
 use queue_table_conformance::{Capabilities, Fixture, Fresh, FromEnv, PortError, Profile, Setup};
 
 use crate::queue::MysqlQueue;
@@ -45,7 +47,24 @@ impl Server {
     }
 
     fn queue(&self, table: queue_table_core::Table) -> Result<MysqlQueue, PortError> {
-        let builder = MysqlQueue::builder_with(self.opts.clone()).table(table);
+        Self::queue_by(self.opts.clone(), table)
+    }
+
+    /// The same by another address.
+    fn queue_through(
+        &self,
+        address: SocketAddr,
+        table: queue_table_core::Table,
+    ) -> Result<MysqlQueue, PortError> {
+        let opts = OptsBuilder::from_opts(self.opts.clone())
+            .ip_or_hostname(Some(address.ip().to_string()))
+            .tcp_port(address.port())
+            .ssl_opts(None::<SslOpts>);
+        Self::queue_by(opts.into(), table)
+    }
+
+    fn queue_by(opts: Opts, table: queue_table_core::Table) -> Result<MysqlQueue, PortError> {
+        let builder = MysqlQueue::builder_with(opts).table(table);
         // The suite holds rows for seconds, and runs sixteen threads on one backend.
         builder.pool_size(20).build().map_err(PortError::new)
     }
@@ -107,7 +126,8 @@ impl Fixture for MysqlFixture {
             capabilities: Capabilities {
                 row_locks: true,
                 processes: true,
-                network: false,
+                network: true,
+                counters: true,
             },
             deviations: Vec::new(),
         }

@@ -54,12 +54,16 @@
 
 mod admin;
 mod administration;
+mod batches;
 mod builder;
 mod check;
+mod claim;
+mod connection;
 mod decode;
 mod dedup;
 mod enqueue;
 mod error;
+mod fence;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 mod json;

@@ -1,26 +1,30 @@
 //! The queue, and its trait methods: one transaction around one call each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, Transaction};
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure,
     Fenced, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt, Result,
     Table, TransactionalBackend, Waiter, Woken, check_count,
 };
 
+use crate::batches::all_answers;
 use crate::builder::Builder;
+use crate::claim::Start;
 use crate::dedup::Snapshot;
+use crate::fence::Rows;
 use crate::pool::Connections;
 use crate::ringing::{self, Ringing};
 use crate::server::Server;
 use crate::sql::Statements;
-use crate::{enqueue, lifecycle, migrate, recovery};
+use crate::{claim, enqueue, lifecycle, migrate, recovery};
 
 /// Largest JSON document of one statement, whatever the server takes.
 const CHUNK_BYTES_MAX: u64 = 4 * 1_048_576;
@@ -36,6 +40,8 @@ pub struct MysqlQueue {
     known: OnceLock<Known>,
     /// Whether the ledger has been read and found to be of this build's version.
     ledger_read: AtomicBool,
+    /// The queues whose last claim found its first job in their highest priority.
+    busy: Mutex<HashSet<QueueName>>,
     bell: Bell,
     /// Tells this backend from others of the process.
     id: u64,
@@ -89,6 +95,7 @@ impl MysqlQueue {
             table,
             known: OnceLock::new(),
             ledger_read: AtomicBool::new(false),
+            busy: Mutex::default(),
             bell: Bell::default(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
         }
@@ -132,6 +139,33 @@ impl MysqlQueue {
             })
     }
 
+    /// Claims once a look has shown that there is something: an empty poll costs one read, and
+    /// neither locks nor commits.
+    fn claim_after_a_look(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        const OPERATION: &str = "claim";
+        let mut found = None;
+        let claimed = self
+            .connections
+            .pooled(self.engine(), OPERATION, |connection| {
+                let session = connection.session();
+                let sql = self.statements(session)?;
+                found = claim::due_priority(session, sql, &request.queue, None)?;
+                found.map_or(Ok(Vec::new()), |due| {
+                    connection.transaction(sql.engine, OPERATION, |session| {
+                        claim::claim(session, sql, request, Start::Priority(due.priority))
+                    })
+                })
+            })?;
+        if !claimed.is_empty() && found.is_some_and(|due| due.is_highest) {
+            self.busy().insert(request.queue.clone());
+        }
+        Ok(claimed)
+    }
+
+    fn busy(&self) -> MutexGuard<'_, HashSet<QueueName>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What every operation on a caller's transaction begins with.
     fn borrowed(&self, tx: &mut Transaction<'_>, operation: &'static str) -> Result<&Statements> {
         lifecycle::check_in_transaction(tx, self.engine(), operation)?;
@@ -159,6 +193,7 @@ impl QueueBackend for MysqlQueue {
         let enqueued = self.in_transaction("enqueue", |session, sql| {
             enqueue::enqueue(session, sql, jobs, Snapshot::Latest)
         })?;
+        observe::enqueued(self.engine(), EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_for(jobs);
         Ok(enqueued)
     }
@@ -172,34 +207,26 @@ impl QueueBackend for MysqlQueue {
         {
             return Ok(Vec::new());
         }
-        self.connections
-            .pooled(self.engine(), OPERATION, |connection| {
-                let session = connection.session();
-                let sql = self.statements(session)?;
-                // Outside the transaction: an empty poll costs one read, and neither locks nor
-                // commits.
-                let first = lifecycle::due_priority(session, sql, &request.queue, None)?;
-                first.map_or(Ok(Vec::new()), |first| {
-                    connection.transaction(sql.engine, OPERATION, |session| {
-                        lifecycle::claim(session, sql, request, first)
-                    })
-                })
-            })
+        // Where there was work a moment ago, it is looked for and locked by one statement.
+        let was_busy = self.busy().contains(&request.queue);
+        if was_busy {
+            let claimed = self.in_transaction(OPERATION, |session, sql| {
+                claim::claim(session, sql, request, Start::Highest)
+            })?;
+            if !claimed.is_empty() {
+                return Ok(claimed);
+            }
+            self.busy().remove(&request.queue);
+        }
+        self.claim_after_a_look(request)
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
-        const OPERATION: &str = "renew";
         check_receipts(receipts.len())?;
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        self.connections
-            .renewing(self.engine(), OPERATION, |connection| {
-                let sql = self.statements(connection.session())?;
-                connection.transaction(sql.engine, OPERATION, |session| {
-                    lifecycle::renew(session, sql, receipts, lease)
-                })
-            })
+        self.renew_free_first(receipts, lease)
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
@@ -207,7 +234,8 @@ impl QueueBackend for MysqlQueue {
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_transaction("ack", |session, sql| lifecycle::ack(session, sql, receipts))
+        let receipts: Vec<&Receipt> = receipts.iter().collect();
+        self.free_first("ack", &receipts, Receipt::job_id, lifecycle::ack)
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
@@ -215,9 +243,9 @@ impl QueueBackend for MysqlQueue {
         if failures.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_transaction("fail", |session, sql| {
-            lifecycle::fail(session, sql, failures)
-        })
+        let failures: Vec<&Failure> = failures.iter().collect();
+        let job_of = |failure: &Failure| failure.receipt.job_id();
+        self.free_first("fail", &failures, job_of, lifecycle::fail)
     }
 
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
@@ -240,6 +268,7 @@ impl TransactionalBackend for MysqlQueue {
         enqueue::check(&self.table, jobs)?;
         let sql = self.borrowed(tx, "enqueue")?;
         let enqueued = enqueue::enqueue(tx, sql, jobs, Snapshot::Unknown)?;
+        observe::enqueued(sql.engine, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         ringing::note(self.id, jobs.iter().map(NewJob::queue));
         Ok(enqueued)
     }
@@ -257,15 +286,15 @@ impl TransactionalBackend for MysqlQueue {
         {
             return Ok(Vec::new());
         }
-        match lifecycle::due_priority(tx, sql, &request.queue, None)? {
-            Some(first) => lifecycle::claim(tx, sql, request, first),
+        match claim::due_priority(tx, sql, &request.queue, None)? {
+            Some(due) => claim::claim(tx, sql, request, Start::Priority(due.priority)),
             None => Ok(Vec::new()),
         }
     }
 
     fn ack_in(&self, tx: &mut Transaction<'_>, receipt: &Receipt) -> Result<()> {
         let sql = self.borrowed(tx, "ack")?;
-        for answer in lifecycle::ack(tx, sql, std::slice::from_ref(receipt))? {
+        for answer in all_answers(lifecycle::ack(tx, sql, Rows::All, &[receipt])?) {
             answer?;
         }
         Ok(())
@@ -274,7 +303,7 @@ impl TransactionalBackend for MysqlQueue {
     fn fail_in(&self, tx: &mut Transaction<'_>, failure: &Failure) -> Result<Disposition> {
         let sql = self.borrowed(tx, "fail")?;
         let mut disposition = Disposition::Dead;
-        for answer in lifecycle::fail(tx, sql, std::slice::from_ref(failure))? {
+        for answer in all_answers(lifecycle::fail(tx, sql, Rows::All, &[failure])?) {
             disposition = answer?;
         }
         Ok(disposition)

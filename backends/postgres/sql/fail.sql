@@ -1,6 +1,6 @@
--- Gives up the jobs of the claims that hold, and records each failed attempt.
--- params: $1 job_ids, $2 attempts, $3 workers, $4 actions (retry, dead, release), $5 delays in us,
---   $6 errors; each job once
+-- Gives up the jobs of the claims that hold, and records each failed attempt; past rows that
+-- somebody else has locked, of which lock.sql leaves none.
+-- params: $1 job_ids, $2 attempts, $3 workers, $4 actions, $5 delays in us, $6 errors; each job once
 -- rows: (job_id, state, run_at) of the claims that held; rules C13 C14 C16 C19
 WITH locked AS MATERIALIZED (
   SELECT j.job_id, j.state, j.attempts, j.max_attempts, j.worker_id, j.lease_until, t.attempt, t.worker, t.action,
@@ -9,7 +9,7 @@ WITH locked AS MATERIALIZED (
     AS t (job_id, attempt, worker, action, delay_us, error)
   JOIN {job} AS j ON j.job_id = t.job_id
   ORDER BY j.job_id
-  FOR NO KEY UPDATE OF j
+  FOR NO KEY UPDATE OF j SKIP LOCKED
 ), judged AS MATERIALIZED (
   SELECT l.*, clock_timestamp() AS now,
     l.action = 'dead' OR (l.action = 'retry' AND l.attempts >= l.max_attempts) AS dies

@@ -1,5 +1,5 @@
--- Moves the deadlines of the claims that hold. Each row is judged by its locked version, at an
--- instant after its lock.
+-- Moves the deadlines of the claims that hold and whose rows nobody else has locked. Each row is
+-- judged by its locked version, at an instant after its lock. After lock.sql none is left out.
 -- params: $1 job_ids, $2 attempts, $3 workers, $4 lease in us; each job once
 -- rows: (job_id) of the claims that hold; rules C13 C14 C16
 WITH locked AS MATERIALIZED (
@@ -7,7 +7,7 @@ WITH locked AS MATERIALIZED (
   FROM unnest($1::BIGINT[], $2::INTEGER[], $3::TEXT[]) AS t (job_id, attempt, worker)
   JOIN {job} AS j ON j.job_id = t.job_id
   ORDER BY j.job_id
-  FOR NO KEY UPDATE OF j
+  FOR NO KEY UPDATE OF j SKIP LOCKED
 ), judged AS MATERIALIZED (
   SELECT l.*, clock_timestamp() AS now
   FROM locked AS l

@@ -2,6 +2,7 @@
 //! at its end.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,8 +15,8 @@ use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Array, BigInt, Binary, Integer, Nullable, Text, Timestamptz};
 use queue_table_conformance::{
-    Capabilities, Change, Fixture, Fresh, FromEnv, Held, PortError, Probe, Profile, Row, Setup,
-    Written,
+    Capabilities, Change, Fixture, Fresh, FromEnv, Held, PortError, Probe, Profile, Row, Server,
+    Setup, Written,
 };
 use queue_table_core::{Administration, ColumnType, ColumnValue, JobId, State, Table, Timestamp};
 use uuid::Uuid;
@@ -69,6 +70,15 @@ fn connect(url: &str) -> Result<PgConnection, PortError> {
     PgConnection::establish(url).map_err(port)
 }
 
+/// Host and port in a URL.
+fn place(url: &str) -> Result<&str, PortError> {
+    let (_, rest) = url
+        .split_once("://")
+        .ok_or_else(|| port("the address is no URL"))?;
+    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+    Ok(rest.split(['/', '?']).next().unwrap_or(rest))
+}
+
 impl PostgresFixture {
     /// The server at `POSTGRES_URL`, if it is set and answers.
     #[must_use]
@@ -118,7 +128,8 @@ impl Fixture for PostgresFixture {
             capabilities: Capabilities {
                 row_locks: true,
                 processes: true,
-                network: false,
+                network: true,
+                counters: true,
             },
             deviations: vec![],
         }
@@ -315,6 +326,55 @@ impl Probe<PostgresQueue> for PostgresProbe {
 
     fn address(&self) -> Result<String, PortError> {
         Ok(self.schema.clone())
+    }
+
+    fn server(&self) -> Result<Server, PortError> {
+        let place = place(&self.url)?;
+        let with_port = match place.contains(':') {
+            true => place.to_owned(),
+            false => format!("{place}:5432"),
+        };
+        Ok(Server {
+            address: with_port,
+            commit: b"COMMIT\0".to_vec(),
+        })
+    }
+
+    fn session_through(&self, address: SocketAddr) -> Result<PostgresQueue, PortError> {
+        let url = self
+            .url
+            .replacen(place(&self.url)?, &address.to_string(), 1);
+        let mark = if url.contains('?') { '&' } else { '?' };
+        PostgresQueue::builder(&format!("{url}{mark}sslmode=disable"))
+            .table(self.table.clone())
+            .pool_wait(Duration::from_secs(2))
+            .build()
+            .map_err(port)
+    }
+
+    fn settle(&self) -> Result<(), PortError> {
+        let sql = format!("VACUUM (ANALYZE) {}.job", self.schema);
+        self.connection().batch_execute(&sql).map_err(port)
+    }
+
+    /// Pages of the job table and its indexes.
+    fn reads_in(&self, tx: &mut PgConnection) -> Result<u64, PortError> {
+        let sql = format!(
+            "(SELECT COALESCE(sum(pg_stat_get_xact_blocks_fetched(oid)), 0)::BIGINT
+              FROM pg_class
+              WHERE oid = '{schema}.job'::REGCLASS
+                OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = '{schema}.job'::REGCLASS))",
+            schema = self.schema
+        );
+        let pages: i64 = diesel::select(diesel::dsl::sql::<BigInt>(&sql))
+            .get_result(tx)
+            .map_err(port)?;
+        u64::try_from(pages).map_err(port)
+    }
+
+    fn drop_index(&self, index: &str) -> Result<(), PortError> {
+        let sql = format!("DROP INDEX {}.job_{index}", self.schema);
+        self.connection().batch_execute(&sql).map_err(port)
     }
 
     fn now(&self) -> Result<Timestamp, PortError> {

@@ -21,6 +21,7 @@
 //! ```
 
 mod admin;
+mod batches;
 mod builder;
 mod check;
 mod decode;
@@ -34,7 +35,6 @@ mod notify;
 mod pool;
 mod purge;
 mod queue;
-mod renew;
 mod sql;
 mod statement;
 mod transact;

@@ -91,6 +91,7 @@ pub(crate) fn claim(
     Ok(jobs)
 }
 
+/// Renews the claims that hold, after waiting for their rows.
 pub(crate) fn renew(
     tx: &mut PgConnection,
     protocol: &Protocol,
@@ -98,9 +99,7 @@ pub(crate) fn renew(
     lease: LeaseLength,
 ) -> Result<Vec<Fenced<()>>> {
     judge(tx, protocol, "renew", receipts, |tx, places| {
-        let mut binds = receipt_binds(places.iter().map(|place| receipts[*place]));
-        binds.push(Bind::BigInt(lease.as_micros()));
-        held(tx, Statement::new(&protocol.texts.renew, binds), "renew")
+        renew_free(tx, protocol, &chosen(receipts, places), lease)
     })
 }
 
@@ -113,27 +112,37 @@ pub(crate) fn renew_free(
 ) -> Result<HashMap<JobId, ()>> {
     let mut binds = receipt_binds(receipts.iter().copied());
     binds.push(Bind::BigInt(lease.as_micros()));
-    let statement = Statement::new(&protocol.texts.renew_free, binds);
-    held(tx, statement, "renew")
+    held(tx, Statement::new(&protocol.texts.renew, binds), "renew")
 }
 
+/// Finishes the jobs whose claims hold, after waiting for their rows.
 pub(crate) fn ack(
     tx: &mut PgConnection,
     protocol: &Protocol,
     receipts: &[&Receipt],
 ) -> Result<Vec<Fenced<()>>> {
+    if let [receipt] = receipts {
+        return judge_group(tx, protocol, "ack", receipts, &[0], &mut |tx, _| {
+            let statement = Statement::new(&protocol.texts.ack_one, claim_binds(receipt));
+            held(tx, statement, "ack")
+        });
+    }
     judge(tx, protocol, "ack", receipts, |tx, places| {
-        let statement = match places {
-            [place] => Statement::new(&protocol.texts.ack_one, claim_binds(receipts[*place])),
-            _ => {
-                let binds = receipt_binds(places.iter().map(|place| receipts[*place]));
-                Statement::new(&protocol.texts.ack, binds)
-            }
-        };
-        held(tx, statement, "ack")
+        ack_free(tx, protocol, &chosen(receipts, places))
     })
 }
 
+/// Finishes, of claims of different jobs, those that hold and whose rows are not locked.
+pub(crate) fn ack_free(
+    tx: &mut PgConnection,
+    protocol: &Protocol,
+    receipts: &[&Receipt],
+) -> Result<HashMap<JobId, ()>> {
+    let binds = receipt_binds(receipts.iter().copied());
+    held(tx, Statement::new(&protocol.texts.ack, binds), "ack")
+}
+
+/// Gives up the jobs whose claims hold, after waiting for their rows.
 pub(crate) fn fail(
     tx: &mut PgConnection,
     protocol: &Protocol,
@@ -141,21 +150,35 @@ pub(crate) fn fail(
 ) -> Result<Vec<Fenced<Disposition>>> {
     let receipts: Vec<_> = failures.iter().map(|failure| &failure.receipt).collect();
     judge(tx, protocol, "fail", &receipts, |tx, places| {
-        let mut binds = receipt_binds(places.iter().map(|place| receipts[*place]));
-        let chosen = || places.iter().map(|place| failures[*place]);
-        let actions = chosen().map(|failure| action(failure.action));
-        let (words, delays) = actions.unzip();
-        let errors = chosen().map(|failure| failure.error.as_ref().map(|error| error.as_str()));
-        binds.extend([
-            Bind::Texts(words),
-            Bind::BigInts(delays),
-            Bind::TextsOrNulls(errors.collect()),
-        ]);
-        let rows: Vec<MovedRow> = Statement::<MovedShape>::new(&protocol.texts.fail, binds)
-            .load(tx)
-            .map_err(failed("fail"))?;
-        rows.into_iter().map(MovedRow::decode).collect()
+        fail_free(tx, protocol, &chosen(failures, places))
     })
+}
+
+/// Gives up, of claims of different jobs, those that hold and whose rows are not locked.
+pub(crate) fn fail_free(
+    tx: &mut PgConnection,
+    protocol: &Protocol,
+    failures: &[&Failure],
+) -> Result<HashMap<JobId, Disposition>> {
+    let mut binds = receipt_binds(failures.iter().map(|failure| &failure.receipt));
+    let actions = failures.iter().map(|failure| action(failure.action));
+    let (words, delays) = actions.unzip();
+    let errors = failures
+        .iter()
+        .map(|failure| failure.error.as_ref().map(|error| error.as_str()));
+    binds.extend([
+        Bind::Texts(words),
+        Bind::BigInts(delays),
+        Bind::TextsOrNulls(errors.collect()),
+    ]);
+    let rows: Vec<MovedRow> = Statement::<MovedShape>::new(&protocol.texts.fail, binds)
+        .load(tx)
+        .map_err(failed("fail"))?;
+    rows.into_iter().map(MovedRow::decode).collect()
+}
+
+fn chosen<'a, I>(items: &[&'a I], places: &[usize]) -> Vec<&'a I> {
+    places.iter().map(|place| items[*place]).collect()
 }
 
 /// Records an effect; `Err` inside is the lost claim.
@@ -212,8 +235,8 @@ pub(crate) fn reap(
     Ok(reaped)
 }
 
-/// Applies an operation to a batch of receipts and tells for each what became of it, as if one came
-/// after the other.
+/// Waits for the rows of a batch of receipts, applies an operation to them, and tells for each what
+/// became of it, as if one came after the other.
 fn judge<T>(
     tx: &mut PgConnection,
     protocol: &Protocol,
@@ -221,14 +244,14 @@ fn judge<T>(
     receipts: &[&Receipt],
     mut apply: impl FnMut(&mut PgConnection, &[usize]) -> Result<HashMap<JobId, T>>,
 ) -> Result<Vec<Fenced<T>>> {
+    // In the order of their ids, and before any is judged: the operation itself passes locked rows.
+    observe(tx, protocol, operation, receipts.iter().copied())?;
     let mut seen = HashSet::new();
     let places: Vec<_> = (0..receipts.len()).collect();
     if receipts.iter().all(|receipt| seen.insert(receipt.job_id())) {
         return judge_group(tx, protocol, operation, receipts, &places, &mut apply);
     }
-    // A job stands twice: its later receipt meets what the earlier one did. All rows are locked in
-    // order before.
-    observe(tx, protocol, operation, receipts.iter().copied())?;
+    // A job stands twice: its later receipt meets what the earlier one did.
     let mut answers = Vec::with_capacity(receipts.len());
     for place in &places {
         let place = std::slice::from_ref(place);

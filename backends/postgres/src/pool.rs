@@ -2,16 +2,17 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::connection::{AnsiTransactionManager, CacheSize, Connection as _, TransactionManager};
 use diesel::prelude::*;
 use diesel::r2d2::{ConnectionManager, R2D2Connection};
 use queue_table_core::Result;
+use queue_table_core::worker::observe;
 use r2d2::{HandleError, ManageConnection, PooledConnection};
 use scheduled_thread_pool::ScheduledThreadPool;
 
-use crate::error::unavailable;
+use crate::error::{ENGINE, unavailable};
 
 /// How long connecting may take where the URL does not say: libpq would wait for ever.
 const CONNECT_TIMEOUT_S: u32 = 10;
@@ -198,10 +199,12 @@ impl Pool {
 
     /// A connection of the pool.
     pub(crate) fn get(&self, operation: &'static str) -> Result<Connection> {
+        let asked = Instant::now();
         let got = match self {
             Self::Own(pool, _) => pool.get().map(Connection::Own),
             Self::Given(pool) => pool.get().map(Connection::Given),
         };
+        observe::connection_waited(ENGINE, operation, asked.elapsed());
         got.map_err(|error| unavailable(operation, error.to_string()))
     }
 

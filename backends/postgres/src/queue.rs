@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use diesel::pg::PgConnection;
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     Administration, BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued,
     Error, ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength,
@@ -22,7 +23,7 @@ use crate::notify::Notifier;
 use crate::pool::{Connection, DieselPool, Pool};
 use crate::sql::Names;
 use crate::transact::{once, own, require_transaction};
-use crate::{admin, check, migrate, purge, renew};
+use crate::{admin, batches, check, migrate, purge};
 
 /// The queue in a PostgreSQL database.
 ///
@@ -147,6 +148,7 @@ impl QueueBackend for PostgresQueue {
         let enqueued = own(&self.pool, "enqueue", |tx| {
             enqueue::enqueue(tx, &self.protocol, &batch)
         })?;
+        observe::enqueued(ENGINE, EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_all(&queues(jobs));
         Ok(enqueued)
     }
@@ -162,7 +164,7 @@ impl QueueBackend for PostgresQueue {
         if receipts.is_empty() {
             return Ok(vec![]);
         }
-        renew::renew(&self.renewals, &self.pool, &self.protocol, receipts, lease)
+        batches::renew(&self.renewals, &self.pool, &self.protocol, receipts, lease)
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
@@ -170,10 +172,7 @@ impl QueueBackend for PostgresQueue {
         if receipts.is_empty() {
             return Ok(vec![]);
         }
-        let receipts: Vec<_> = receipts.iter().collect();
-        own(&self.pool, "ack", |tx| {
-            lifecycle::ack(tx, &self.protocol, &receipts)
-        })
+        batches::ack(&self.pool, &self.protocol, receipts)
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
@@ -181,10 +180,7 @@ impl QueueBackend for PostgresQueue {
         if failures.is_empty() {
             return Ok(vec![]);
         }
-        let failures: Vec<_> = failures.iter().collect();
-        own(&self.pool, "fail", |tx| {
-            lifecycle::fail(tx, &self.protocol, &failures)
-        })
+        batches::fail(&self.pool, &self.protocol, failures)
     }
 
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
@@ -289,6 +285,7 @@ impl TransactionalBackend for PostgresQueue {
             return Ok(vec![]);
         }
         let enqueued = enqueue::enqueue(tx, &self.protocol, &batch)?;
+        observe::enqueued(ENGINE, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         if let Some(to_ring) = self.open_transactions().get_mut(&address(tx)) {
             to_ring.extend(queues(jobs));
         }

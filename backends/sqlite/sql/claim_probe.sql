@@ -29,7 +29,8 @@ SELECT EXISTS (
   SELECT 1
   FROM step
   CROSS JOIN {job} AS j
-  WHERE j.queue = +:queue
+  WHERE likelihood(step.priority IS NOT NULL, 0.0000001)
+    AND j.queue = +:queue
     AND j.state = 'ready'
     AND j.priority = step.priority
     AND j.run_at <= CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER) * 1000

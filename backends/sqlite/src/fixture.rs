@@ -14,9 +14,10 @@ use queue_table_conformance::{
 };
 use queue_table_core::{Administration, ColumnType, ColumnValue, JobId, State, Table, Timestamp};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, StatementStatus, Transaction, params};
 use tempfile::TempDir;
 
+use crate::queue::Tables;
 use crate::{ENGINE, SqliteQueue};
 
 /// How long the probe's own connections wait for the writer.
@@ -46,6 +47,7 @@ impl Fixture for SqliteFixture {
                 row_locks: false,
                 processes: true,
                 network: false,
+                counters: true,
             },
             deviations: Vec::new(),
         }
@@ -205,6 +207,28 @@ impl Probe<SqliteQueue> for SqliteProbe {
         let file = self.file.to_str();
         file.map(str::to_owned)
             .ok_or_else(|| PortError::new("the folder's name is no text"))
+    }
+
+    fn settle(&self) -> Result<(), PortError> {
+        self.raw().execute_batch("ANALYZE").map_err(PortError::new)
+    }
+
+    /// Steps of SQLite's virtual machine in the statements of a claim, which the connection keeps
+    /// with their counters.
+    fn reads_in(&self, tx: &mut Transaction<'_>) -> Result<u64, PortError> {
+        let sql = Tables::new(self.table.clone()).sql;
+        let mut steps = 0;
+        for statement in [&sql.claim_select, &sql.claim] {
+            let statement = tx.prepare_cached(statement).map_err(PortError::new)?;
+            let taken = statement.get_status(StatementStatus::VmStep);
+            steps += u64::try_from(taken).map_err(PortError::new)?;
+        }
+        Ok(steps)
+    }
+
+    fn drop_index(&self, index: &str) -> Result<(), PortError> {
+        let dropped = self.raw().execute_batch(&format!("DROP INDEX job_{index}"));
+        dropped.map_err(PortError::new)
     }
 
     fn now(&self) -> Result<Timestamp, PortError> {

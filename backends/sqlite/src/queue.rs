@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     Administration, Bell, ClaimRequest, ClaimedJob, Disposition, Enqueued, Error, ErrorText,
     Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
@@ -203,6 +204,7 @@ impl QueueBackend for SqliteQueue {
         }
         let store = |tx: &Connection| enqueue::enqueue(tx, self.tables(), jobs, &columns);
         let enqueued = self.write("enqueue", store)?;
+        observe::enqueued(ENGINE, EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_for(jobs, &enqueued);
         Ok(enqueued)
     }

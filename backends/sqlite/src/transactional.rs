@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
     Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure, Fenced,
     NewJob, QueueName, Receipt, Rejected, Result, TransactionalBackend,
@@ -86,6 +87,7 @@ impl TransactionalBackend for SqliteQueue {
         let columns = enqueue::check(self.tables(), jobs)?;
         enter(self, tx, "enqueue")?;
         let enqueued = enqueue::enqueue(tx, self.tables(), jobs, &columns)?;
+        observe::enqueued(ENGINE, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         for queue in enqueue::woken(jobs, &enqueued) {
             Rings::add(self.bell(), queue);
         }

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+use queue_table_core::worker::observe;
 use queue_table_core::{Bell, Error, Result};
 use rusqlite::Connection;
 
 use crate::busy::Patience;
-use crate::connection;
 use crate::error::failed;
 use crate::turn::{NoTurn, Turns};
+use crate::{ENGINE, connection};
 
 /// The writers of this process, by canonical path.
 static WRITERS: LazyLock<Mutex<HashMap<PathBuf, Weak<Writer>>>> = LazyLock::new(Mutex::default);
@@ -62,10 +63,10 @@ impl Writer {
         unsound: impl FnOnce(&E) -> bool,
         work: impl FnOnce(&mut Connection) -> Result<R, E>,
     ) -> Result<R, E> {
-        let _turn = self
-            .turns
-            .wait(deadline)
-            .map_err(|no| no_turn(operation, no))?;
+        let asked = Instant::now();
+        let turn = self.turns.wait(deadline);
+        observe::connection_waited(ENGINE, operation, asked.elapsed());
+        let _turn = turn.map_err(|no| no_turn(operation, no))?;
         let _patience = Patience::until(deadline);
         let idle = lock(&self.idle).take();
         let mut connection = match idle {

@@ -9,7 +9,7 @@ FROM OPENJSON(@P1) WITH (
   attempt INT '$[1]',
   worker NVARCHAR(128) '$[2]'
 ) AS given
-INNER LOOP JOIN {job} AS job
+INNER LOOP JOIN {job} AS job WITH (FORCESEEK)
   ON job.job_id = given.job_id
 WHERE job.state = N'running'
   AND job.attempts = given.attempt

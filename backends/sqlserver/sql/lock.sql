@@ -4,5 +4,5 @@
 -- rules: C14, C15, C16. The deadline is judged by the next statement, whose clock is read after this wait.
 SELECT job.job_id, job.state, job.attempts, job.worker_id
 FROM OPENJSON(@P1) WITH (job_id BIGINT '$') AS given
-INNER LOOP JOIN {job} AS job WITH (UPDLOCK, ROWLOCK)
+INNER LOOP JOIN {job} AS job WITH (UPDLOCK, ROWLOCK, FORCESEEK)
   ON job.job_id = given.job_id

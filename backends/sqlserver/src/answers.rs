@@ -43,6 +43,10 @@ impl<'a, T> Answers<'a, T> {
         receipts.map(Receipt::job_id).collect()
     }
 
+    pub(crate) fn job_id(&self, index: usize) -> JobId {
+        self.receipts[index].job_id()
+    }
+
     pub(crate) fn json(&self, round: &[usize]) -> String {
         let receipts = round.iter().map(|&index| self.receipts[index]);
         Value::from_iter(receipts.map(receipt_json)).to_string()
@@ -63,8 +67,14 @@ impl<'a, T> Answers<'a, T> {
         }
     }
 
+    /// The answers where every row was waited for: each receipt has one.
     pub(crate) fn finish(self) -> Vec<Fenced<T>> {
         self.answers.into_iter().flatten().collect()
+    }
+
+    /// The answers; `None` for receipts whose rows somebody else has locked.
+    pub(crate) fn of_the_free(self) -> Vec<Option<Fenced<T>>> {
+        self.answers
     }
 }
 

@@ -138,7 +138,8 @@ impl Fixture for SqlServerFixture {
             capabilities: Capabilities {
                 row_locks: true,
                 processes: true,
-                network: false,
+                network: true,
+                counters: true,
             },
             deviations: vec![],
         }

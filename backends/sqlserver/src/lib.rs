@@ -41,9 +41,12 @@
 //! either, only connection strings that say `encrypt=false` are taken.
 
 mod admin;
+mod administration;
 mod answers;
+mod batches;
 mod builder;
 mod check;
+mod claim;
 mod connect;
 mod connection;
 mod decode;

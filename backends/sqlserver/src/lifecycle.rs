@@ -10,8 +10,8 @@
 use std::collections::HashMap;
 
 use queue_table_core::{
-    BATCH_MAX, ClaimRequest, ClaimedJob, Disposition, EffectName, FailAction, Failure,
-    FailureCause, Fenced, JobId, LeaseLength, LostClaim, Observed, Receipt, Result, check_count,
+    BATCH_MAX, Disposition, EffectName, FailAction, Failure, FailureCause, Fenced, JobId,
+    LeaseLength, LostClaim, Observed, Receipt, Result, check_count,
 };
 use serde_json::{Value, json};
 use tiberius::Row;
@@ -21,81 +21,17 @@ use crate::connection::{Client, insert, rows};
 use crate::decode::{self, Cells};
 use crate::sql::Statements;
 
+pub use crate::claim::claim;
 pub use crate::enqueue::enqueue;
 pub use crate::recovery::reap;
 
-/// Claims due jobs: one probe that locks nothing, and one statement for each priority that has a
-/// due job.
-///
-/// # Errors
-/// [`Error::Unsupported`](queue_table_core::Error::Unsupported) at another isolation level, and
-/// transient ones.
-pub async fn claim(
-    client: &mut Client,
-    sql: &Statements,
-    request: &ClaimRequest,
-) -> Result<Vec<ClaimedJob>> {
-    let priorities = probe(client, sql, request).await?;
-    claim_at(client, sql, request, &priorities).await
-}
-
-/// The priorities that have a due job for the request, from high to low. Needs no transaction.
-pub(crate) async fn probe(
-    client: &mut Client,
-    sql: &Statements,
-    request: &ClaimRequest,
-) -> Result<Vec<i32>> {
-    let queue = request.queue.as_str();
-    let accepts = accepts(request);
-    let found = rows(
-        client,
-        "claim",
-        &sql.claim_probe,
-        &[&queue, &accepts.as_deref()],
-    )
-    .await?;
-    let priority = |row: &Row| Cells::of(row, "claim").number("priority");
-    found.iter().map(priority).collect()
-}
-
-pub(crate) async fn claim_at(
-    client: &mut Client,
-    sql: &Statements,
-    request: &ClaimRequest,
-    priorities: &[i32],
-) -> Result<Vec<ClaimedJob>> {
-    let (queue, worker) = (request.queue.as_str(), request.worker.as_str());
-    let lease = request.lease.as_micros();
-    let accepts = accepts(request);
-    let limit = request.limit.get() as usize;
-    let mut jobs = Vec::new();
-    for priority in priorities {
-        let left = i32::try_from(limit - jobs.len()).unwrap_or(i32::MAX);
-        if left == 0 {
-            break;
-        }
-        let params: [&dyn tiberius::ToSql; 6] = [
-            &left,
-            &queue,
-            priority,
-            &worker,
-            &lease,
-            &accepts.as_deref(),
-        ];
-        for row in rows(client, "claim", &sql.claim, &params).await? {
-            jobs.push(decode::claimed_job(&Cells::of(&row, "claim"), &sql.table)?);
-        }
-    }
-    jobs.sort_by_key(ClaimedJob::claim_order);
-    Ok(jobs)
-}
-
-fn accepts(request: &ClaimRequest) -> Option<String> {
-    let accepts = request.accepts.as_ref()?;
-    let kinds = accepts
-        .iter()
-        .map(|(kind, versions)| json!([kind.as_str(), versions.start(), versions.end()]));
-    Some(Value::from_iter(kinds).to_string())
+/// Which rows of a batch are acted on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// Those that nobody else has locked.
+    Free,
+    /// All: locked ones are waited for.
+    All,
 }
 
 /// Moves the deadlines of the claims that hold to now + `lease`.
@@ -110,14 +46,28 @@ pub async fn renew(
     lease: LeaseLength,
 ) -> Result<Vec<Fenced<()>>> {
     check_count("receipts", receipts.len(), BATCH_MAX as usize)?;
-    let mut answers = Answers::to(receipts.iter().collect());
-    for round in answers.rounds() {
-        let seen = lock(client, sql, "renew", answers.ids(&round)).await?;
+    let answers = renew_rows(client, sql, Rows::All, receipts.iter().collect(), lease).await?;
+    Ok(answers.finish())
+}
+
+pub(crate) async fn renew_rows<'a>(
+    client: &mut Client,
+    sql: &Statements,
+    which: Rows,
+    receipts: Vec<&'a Receipt>,
+    lease: LeaseLength,
+) -> Result<Answers<'a, ()>> {
+    let mut answers = Answers::to(receipts);
+    for mut round in answers.rounds() {
+        let seen = lock_round(client, sql, "renew", which, &answers, &mut round).await?;
+        if round.is_empty() {
+            continue;
+        }
         let given = answers.json(&round);
         let held = rows(client, "renew", &sql.renew, &[&given, &lease.as_micros()]).await?;
         answers.settle(&round, ids("renew", &held)?, &seen);
     }
-    Ok(answers.finish())
+    Ok(answers)
 }
 
 /// Finishes the claims that hold as succeeded.
@@ -130,14 +80,27 @@ pub async fn ack(
     receipts: &[Receipt],
 ) -> Result<Vec<Fenced<()>>> {
     check_count("receipts", receipts.len(), BATCH_MAX as usize)?;
-    let mut answers = Answers::to(receipts.iter().collect());
-    for round in answers.rounds() {
-        let seen = lock(client, sql, "ack", answers.ids(&round)).await?;
+    let answers = ack_rows(client, sql, Rows::All, receipts.iter().collect()).await?;
+    Ok(answers.finish())
+}
+
+pub(crate) async fn ack_rows<'a>(
+    client: &mut Client,
+    sql: &Statements,
+    which: Rows,
+    receipts: Vec<&'a Receipt>,
+) -> Result<Answers<'a, ()>> {
+    let mut answers = Answers::to(receipts);
+    for mut round in answers.rounds() {
+        let seen = lock_round(client, sql, "ack", which, &answers, &mut round).await?;
+        if round.is_empty() {
+            continue;
+        }
         let given = answers.json(&round);
         let held = rows(client, "ack", &sql.ack, &[&given]).await?;
         answers.settle(&round, ids("ack", &held)?, &seen);
     }
-    Ok(answers.finish())
+    Ok(answers)
 }
 
 /// The rows of an ack whose COMMIT was not answered, read under their locks: the lost transaction
@@ -145,9 +108,9 @@ pub async fn ack(
 pub(crate) async fn lock_receipts(
     client: &mut Client,
     sql: &Statements,
-    receipts: &[Receipt],
+    receipts: &[&Receipt],
 ) -> Result<HashMap<JobId, Observed>> {
-    let mut ids: Vec<_> = receipts.iter().map(Receipt::job_id).collect();
+    let mut ids: Vec<_> = receipts.iter().map(|receipt| receipt.job_id()).collect();
     ids.sort_unstable();
     ids.dedup();
     lock(client, sql, "ack", ids).await
@@ -163,10 +126,24 @@ pub async fn fail(
     failures: &[Failure],
 ) -> Result<Vec<Fenced<Disposition>>> {
     check_count("failures", failures.len(), BATCH_MAX as usize)?;
+    let failures: Vec<_> = failures.iter().collect();
+    let answers = fail_rows(client, sql, Rows::All, &failures).await?;
+    Ok(answers.finish())
+}
+
+pub(crate) async fn fail_rows<'a>(
+    client: &mut Client,
+    sql: &Statements,
+    which: Rows,
+    failures: &[&'a Failure],
+) -> Result<Answers<'a, Disposition>> {
     let mut answers = Answers::to(failures.iter().map(|failure| &failure.receipt).collect());
-    for round in answers.rounds() {
-        let seen = lock(client, sql, "fail", answers.ids(&round)).await?;
-        let given = round.iter().map(|&index| failure_json(&failures[index]));
+    for mut round in answers.rounds() {
+        let seen = lock_round(client, sql, "fail", which, &answers, &mut round).await?;
+        if round.is_empty() {
+            continue;
+        }
+        let given = round.iter().map(|&index| failure_json(failures[index]));
         let given = Value::from_iter(given).to_string();
         let mut held = HashMap::new();
         for row in rows(client, "fail", &sql.fail, &[&given]).await? {
@@ -174,11 +151,28 @@ pub async fn fail(
             held.insert(row.job_id()?, decode::disposition(&row)?);
         }
         let holds = |index: &&usize| held.contains_key(&failures[**index].receipt.job_id());
-        let failed = round.iter().filter(holds).map(|&index| &failures[index]);
+        let failed = round.iter().filter(holds).map(|&index| failures[index]);
         record_failures(client, sql, failed).await?;
         answers.settle(&round, held, &seen);
     }
-    Ok(answers.finish())
+    Ok(answers)
+}
+
+/// Locks a round's rows. Of the free ones only, the round keeps those it could lock.
+async fn lock_round<T>(
+    client: &mut Client,
+    sql: &Statements,
+    operation: &'static str,
+    which: Rows,
+    answers: &Answers<'_, T>,
+    round: &mut Vec<usize>,
+) -> Result<HashMap<JobId, Observed>> {
+    if which == Rows::All {
+        return lock(client, sql, operation, answers.ids(round)).await;
+    }
+    let seen = read_locked(client, operation, &sql.lock_free, answers.ids(round)).await?;
+    round.retain(|&index| seen.contains_key(&answers.job_id(index)));
+    Ok(seen)
 }
 
 fn failure_json(failure: &Failure) -> Value {
@@ -278,8 +272,17 @@ pub(crate) async fn lock(
     operation: &'static str,
     ids: Vec<JobId>,
 ) -> Result<HashMap<JobId, Observed>> {
+    read_locked(client, operation, &sql.lock, ids).await
+}
+
+async fn read_locked(
+    client: &mut Client,
+    operation: &'static str,
+    text: &str,
+    ids: Vec<JobId>,
+) -> Result<HashMap<JobId, Observed>> {
     let given = ids_json(ids);
-    let found = rows(client, operation, &sql.lock, &[&given]).await?;
+    let found = rows(client, operation, text, &[&given]).await?;
     found
         .iter()
         .map(|row| decode::observed(&Cells::of(row, operation)))

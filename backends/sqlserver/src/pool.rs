@@ -3,12 +3,14 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use queue_table_core::worker::observe;
 use queue_table_core::{Error, Result};
 use r2d2::{HandleError, ManageConnection, Pool, PooledConnection};
 use scheduled_thread_pool::ScheduledThreadPool;
 
+use crate::ENGINE;
 use crate::connect::ConnectOptions;
 use crate::connection::Connection;
 use crate::error::failed;
@@ -90,6 +92,7 @@ impl Source {
 pub(crate) struct Pools {
     operations: Source,
     renewals: Source,
+    lock_timeout: Duration,
 }
 
 impl fmt::Debug for Pools {
@@ -124,16 +127,25 @@ impl Pools {
         Self {
             operations: source(size.max(1)),
             renewals: source(1),
+            lock_timeout: manager.options.lock_timeout,
         }
     }
 
     pub(crate) fn get(&self, operation: &'static str) -> Result<PooledConnection<Manager>> {
-        self.operations.get(operation)
+        let asked = Instant::now();
+        let connection = self.operations.get(operation);
+        observe::connection_waited(ENGINE, operation, asked.elapsed());
+        connection
     }
 
     /// The connection that handlers cannot use up: renewals must not wait behind them.
     pub(crate) fn get_for_renewal(&self) -> Result<PooledConnection<Manager>> {
         self.renewals.get("renew")
+    }
+
+    /// How long a session waits for a row.
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.lock_timeout
     }
 
     pub(crate) fn open_connections(&self) -> u32 {

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use queue_table_core::worker::observe::{self, EnqueuedBy};
 use queue_table_core::{
-    Administration, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error,
-    ErrorText, Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
-    MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeCursor, PurgeRequest, Purged, QueueBackend,
-    QueueName, QueueStats, ReapRequest, Reaped, Receipt, Result, State, Table,
-    TransactionalBackend, Waiter, Woken,
+    BATCH_MAX, Bell, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, Failure,
+    Fenced, LeaseLength, NewJob, QueueBackend, QueueName, ReapRequest, Reaped, Receipt, Result,
+    Table, TransactionalBackend, Waiter, Woken, check_count,
 };
 
 use crate::builder::Builder;
@@ -16,7 +15,7 @@ use crate::connect::ConnectOptions;
 use crate::connection::{Client, Transaction};
 use crate::pool::Pools;
 use crate::sql::Statements;
-use crate::{ENGINE, admin, check, lifecycle, migrate, recovery};
+use crate::{ENGINE, claim, lifecycle};
 
 /// How often an operation that owns its transaction is tried when others are in the way.
 const TRIES_MAX: u32 = 5;
@@ -30,7 +29,7 @@ const TRY_DELAY: Duration = Duration::from_millis(10);
 /// first call.
 #[derive(Debug)]
 pub struct SqlServerQueue {
-    pools: Pools,
+    pub(crate) pools: Pools,
     sql: Statements,
     bell: Bell,
 }
@@ -76,7 +75,7 @@ impl SqlServerQueue {
 
     /// One transaction around one piece of work; again when others are in the way, a bounded number
     /// of times.
-    fn in_transaction<T>(
+    pub(crate) fn in_transaction<T>(
         &self,
         operation: &'static str,
         work: impl AsyncFn(&mut Client, &Statements) -> Result<T>,
@@ -94,7 +93,7 @@ impl SqlServerQueue {
     }
 
     /// One statement without a transaction around it.
-    fn read<T>(
+    pub(crate) fn read<T>(
         &self,
         operation: &'static str,
         work: impl AsyncFn(&mut Client, &Statements) -> Result<T>,
@@ -108,61 +107,6 @@ impl SqlServerQueue {
     fn ring_for(&self, queues: impl IntoIterator<Item = QueueName>) {
         for queue in queues {
             self.bell.ring(&queue);
-        }
-    }
-
-    /// Decides an ack whose COMMIT was not answered by its rows: it was stored as a whole or not at
-    /// all.
-    ///
-    /// The rows' locks are had only once the lost transaction is over. It was stored when every row
-    /// that still has the attempt this ack held has succeeded; else the receipts are sent again.
-    fn ack_again(&self, receipts: &[Receipt], held: &[Fenced<()>]) -> Result<Vec<Fenced<()>>> {
-        self.in_transaction("ack", async |client, sql| {
-            let seen = lifecycle::lock_receipts(client, sql, receipts).await?;
-            let held_rows = receipts
-                .iter()
-                .zip(held)
-                .filter(|(_, answer)| answer.is_ok());
-            let mut theirs = held_rows
-                .filter_map(|(receipt, _)| {
-                    let row = seen.get(&receipt.job_id())?;
-                    (row.attempts == receipt.attempt()).then_some(row.state)
-                })
-                .peekable();
-            let stored = theirs.peek().is_some() && theirs.all(|state| state == State::Succeeded);
-            if stored {
-                return Ok(held.to_vec());
-            }
-            lifecycle::ack(client, sql, receipts).await
-        })
-    }
-
-    /// Deletes what can be deleted; a refused batch is halved until the rows that a constraint
-    /// keeps stand alone.
-    fn purge_all(&self, jobs: &[PurgeCursor], purged: &mut Purged) -> Result<()> {
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        let deleted = self.in_transaction("purge", async |client, sql| {
-            recovery::purge(client, sql, jobs).await
-        });
-        match deleted {
-            Ok(deleted) => {
-                purged.deleted += deleted;
-                Ok(())
-            }
-            Err(error) if recovery::is_kept(&error) => match jobs {
-                [job] => {
-                    purged.kept.push(job.job_id);
-                    Ok(())
-                }
-                _ => {
-                    let (first, second) = jobs.split_at(jobs.len() / 2);
-                    self.purge_all(first, purged)?;
-                    self.purge_all(second, purged)
-                }
-            },
-            Err(error) => Err(error),
         }
     }
 }
@@ -201,6 +145,7 @@ impl QueueBackend for SqlServerQueue {
         let enqueued = self.in_transaction("enqueue", async |client, sql| {
             lifecycle::enqueue(client, sql, jobs).await
         })?;
+        observe::enqueued(ENGINE, EnqueuedBy::Enqueue, jobs, &enqueued);
         self.ring_for(queues_of(jobs, &enqueued));
         Ok(enqueued)
     }
@@ -208,54 +153,38 @@ impl QueueBackend for SqlServerQueue {
     fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         // An empty poll opens no transaction and takes no lock.
         let priorities = self.read("claim", async |client, sql| {
-            lifecycle::probe(client, sql, request).await
+            claim::probe(client, sql, request).await
         })?;
         if priorities.is_empty() {
             return Ok(Vec::new());
         }
         self.in_transaction("claim", async |client, sql| {
-            lifecycle::claim_at(client, sql, request, &priorities).await
+            claim::claim_at(client, sql, request, &priorities).await
         })
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
+        check_receipts(receipts.len())?;
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_transaction("renew", async |client, sql| {
-            lifecycle::renew(client, sql, receipts, lease).await
-        })
+        self.renew_free_first(receipts, lease)
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
+        check_receipts(receipts.len())?;
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
-        let held = std::cell::RefCell::new(Vec::new());
-        let result = self.in_transaction("ack", async |client, sql| {
-            let answers = lifecycle::ack(client, sql, receipts).await?;
-            held.replace(answers.clone());
-            Ok(answers)
-        });
-        match result {
-            Err(unknown @ Error::OutcomeUnknown(_)) => self
-                .ack_again(receipts, &held.into_inner())
-                .map_err(|error| {
-                    // To say that nothing changed would be wrong: the first COMMIT is still open.
-                    tracing::warn!(%error, "an ack whose commit was not answered stays undecided");
-                    unknown
-                }),
-            result => result,
-        }
+        self.ack_free_first(receipts)
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
+        check_receipts(failures.len())?;
         if failures.is_empty() {
             return Ok(Vec::new());
         }
-        self.in_transaction("fail", async |client, sql| {
-            lifecycle::fail(client, sql, failures).await
-        })
+        self.fail_free_first(failures)
     }
 
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
@@ -273,85 +202,6 @@ impl QueueBackend for SqlServerQueue {
     }
 }
 
-impl Administration for SqlServerQueue {
-    fn migrate(&self) -> Result<Migrated> {
-        self.in_transaction("migrate", async |client, sql| {
-            migrate::migrate(client, sql).await
-        })
-    }
-
-    fn check(&self) -> Result<Vec<Finding>> {
-        self.read("check", async |client, sql| check::check(client, sql).await)
-    }
-
-    fn get(&self, job: JobId) -> Result<Option<JobRecord>> {
-        self.read("get", async |client, sql| {
-            admin::get(client, sql, job).await
-        })
-    }
-
-    fn list(&self, request: &ListRequest) -> Result<Vec<JobRecord>> {
-        self.read("list", async |client, sql| {
-            admin::list(client, sql, request).await
-        })
-    }
-
-    fn failures(&self, job: JobId) -> Result<Vec<FailureRecord>> {
-        self.read("failures", async |client, sql| {
-            admin::failures(client, sql, job).await
-        })
-    }
-
-    fn stats(&self, queue: Option<&QueueName>) -> Result<Vec<QueueStats>> {
-        self.read("stats", async |client, sql| {
-            admin::stats(client, sql, queue).await
-        })
-    }
-
-    fn replay(&self, job: JobId, extra: MaxAttempts) -> Result<u32> {
-        self.in_transaction("replay", async |client, sql| {
-            recovery::replay(client, sql, job, extra).await
-        })
-    }
-
-    fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
-        self.in_transaction("cancel", async |client, sql| {
-            recovery::cancel(client, sql, job, reason).await
-        })
-    }
-
-    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
-        self.in_transaction("promote", async |client, sql| {
-            admin::promote(client, sql, request).await
-        })
-    }
-
-    fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
-        let found = self.read("purge", async |client, sql| {
-            recovery::purge_select(client, sql, request).await
-        })?;
-        let full = found.len() == request.limit.get() as usize;
-        let mut purged = Purged {
-            cursor: found.last().copied().filter(|_| full),
-            ..Purged::default()
-        };
-        self.purge_all(&found, &mut purged)?;
-        Ok(purged)
-    }
-
-    fn pause(&self, queue: &QueueName) -> Result<()> {
-        self.in_transaction("pause", async |client, sql| {
-            admin::pause(client, sql, queue).await
-        })
-    }
-
-    fn resume(&self, queue: &QueueName) -> Result<()> {
-        self.in_transaction("resume", async |client, sql| {
-            admin::resume(client, sql, queue).await
-        })
-    }
-}
-
 impl TransactionalBackend for SqlServerQueue {
     type Tx<'t> = Transaction<'t>;
 
@@ -359,6 +209,7 @@ impl TransactionalBackend for SqlServerQueue {
         let enqueued = tx.run("enqueue", async |client| {
             lifecycle::enqueue(client, &self.sql, jobs).await
         })?;
+        observe::enqueued(ENGINE, EnqueuedBy::EnqueueIn, jobs, &enqueued);
         tx.enqueued.extend(queues_of(jobs, &enqueued));
         Ok(enqueued)
     }
@@ -413,6 +264,10 @@ impl TransactionalBackend for SqlServerQueue {
         self.ring_for(enqueued);
         Ok(value)
     }
+}
+
+fn check_receipts(count: usize) -> Result<()> {
+    Ok(check_count("receipts", count, BATCH_MAX as usize)?)
 }
 
 /// The one answer of a batch of one; a lost claim is an error here, so that `?` rolls the caller's

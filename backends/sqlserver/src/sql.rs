@@ -34,7 +34,6 @@ pub(crate) fn fill(table: &Table, text: &str) -> String {
         .replace("{job}", &format!("{schema}[{}]", table.name()))
         .replace("{hints}", HINTS)
         .replace("{columns}", &columns(table, ""))
-        .replace("{job_columns}", &columns(table, "job."))
         .replace("{inserted_columns}", &columns(table, "inserted."))
         .replace("{given_columns}", &given_columns(table))
         .replace("{column_types}", &column_types(table));
@@ -101,7 +100,7 @@ macro_rules! statements {
 
 statements! {
     ack, bury, bury_select, cancel, check, claim, claim_probe, dedup_lock, dedup_of, dedup_put, dedup_take, effect,
-    enqueue, exists, fail, failure, failures, get, hold, ledger, list, lock, migrate_lock, observe, past_delete,
+    enqueue, exists, fail, failure, failures, get, hold, ledger, list, lock, lock_free, migrate_lock, observe, past_delete,
     past_put, pause, promote, promote_probe, purge, purge_dedup, purge_effect, purge_failure, purge_select, purge_yield,
     reap, reap_select, renew, replay, resume, schema_create, stats,
 }

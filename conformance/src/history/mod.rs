@@ -76,7 +76,8 @@ fn one<F: Fixture>(fixture: &F, history: &[Step]) -> Check {
     Ok(())
 }
 
-fn cases() -> Check<u32> {
+/// How many histories are tried.
+pub(crate) fn cases() -> Check<u32> {
     let Ok(text) = std::env::var(CASES) else {
         return Ok(CASES_DEFAULT);
     };

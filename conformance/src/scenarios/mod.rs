@@ -42,8 +42,8 @@
 //! - Inside `backend.transaction` use only `_in` calls and `probe.effect_in`, or reads: where there
 //!   is one writer, a second write waits for the first.
 //! - Say in the test what must *not* have changed: `snapshot` before, `expect_unchanged` after.
-//! - A scenario of a protocol tier must be failed by a mutant (`MUTANTS.md`); add the fault to the
-//!   model if none does.
+//! - A scenario must be failed by a mutant or a seeded fault (`MUTANTS.md`); add the fault to the
+//!   model, or to `seeded`, if none does.
 
 #![deny(dead_code)]
 
@@ -113,6 +113,7 @@ mod prelude {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::path::Path;
 
     use super::registry;
     use crate::model::ModelFixture;
@@ -134,6 +135,45 @@ mod tests {
             .copied()
             .collect::<BTreeSet<_>>();
         assert_eq!(proved, BTreeSet::from(Rule::ALL));
+    }
+
+    /// Failures of other queues that no engine is safe from, by their numbers in our list of reports.
+    const UNIVERSAL: [u32; 36] = [
+        5, 14, 15, 16, 17, 20, 21, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 39, 42, 45, 46,
+        47, 48, 50, 51, 52, 53, 55, 58, 63, 65, 66, 67, 68,
+    ];
+
+    /// The numbers after each `Report` or `Reports` in the sources of a folder.
+    fn named_in(folder: &Path, named: &mut BTreeSet<u32>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                named_in(&path, named);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let text = text.replace("\n/// ", " ").replace("\n// ", " ");
+            for after in text.split("eport").skip(1) {
+                let words = after.split([' ', ',', '.', ':', ')', '\n']);
+                let words = words.skip(1).filter(|word| !word.is_empty());
+                let numbers = words.take_while(|word| {
+                    *word == "and" || *word == "to" || word.parse::<u32>().is_ok()
+                });
+                named.extend(numbers.filter_map(|word| word.parse::<u32>().ok()));
+            }
+        }
+    }
+
+    #[test]
+    fn every_universal_report_is_named_by_a_scenario() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scenarios");
+        let mut named = BTreeSet::new();
+        named_in(&folder, &mut named);
+        let missed: Vec<_> = UNIVERSAL
+            .iter()
+            .filter(|one| !named.contains(one))
+            .collect();
+        assert!(missed.is_empty(), "named by no scenario: {missed:?}");
     }
 
     #[test]

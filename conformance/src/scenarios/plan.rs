@@ -1,15 +1,17 @@
 //! Cost that must not grow, seen through behaviour.
 //!
-//! How many rows or pages a statement touched is seen in no answer, and each engine counts it in
-//! its own way: the tests of each backend look at its plans and counters. What the ways to keep the
-//! cost low get wrong is seen here: to step over priorities, to look at a bounded number of
-//! candidates, to keep finished rows out of an index.
+//! What the ways to keep the cost low get wrong is seen in answers: to step over priorities, to look
+//! at a bounded number of candidates, to keep finished rows out of an index. How much a claim reads
+//! is seen where the engine counts it for a session: it must not grow with rows that the claim does
+//! not want. Plans of other statements are looked at by the tests of each backend.
 
 use queue_table_core::{
     BatchSize, Delay, Kind, NewJob, PromoteRequest, PurgeRequest, ReapRequest, RetryPolicy,
 };
 
 use super::prelude::*;
+use super::tx::{Left, roll_back};
+use crate::scenario::Need;
 
 pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     vec![
@@ -58,6 +60,24 @@ pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             "A reap of one job finds the overdue claim among 1,000 live ones",
             [C12, C18],
         ),
+        scenario!(
+            a_claim_reads_no_more_behind_finished_jobs,
+            "A claim reads as little behind 5,000 finished jobs as in an empty table",
+            [C12],
+        )
+        .needs(Need::Counters(true)),
+        scenario!(
+            a_claim_reads_no_more_behind_future_jobs,
+            "A claim reads as little behind 5,000 more urgent jobs that are not due as in an empty table",
+            [C12],
+        )
+        .needs(Need::Counters(true)),
+        scenario!(
+            a_claim_reads_no_more_beside_other_queues,
+            "A claim reads as little beside 5,000 due jobs of other queues as in an empty table",
+            [C12],
+        )
+        .needs(Need::Counters(true)),
     ]
 }
 
@@ -185,6 +205,84 @@ fn live_claims_hide_no_overdue_one<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     expect_that("reaped", reaped.job_id, overdue.job_id())?;
     expect_eq(arena.backend.reap(&request)?, [])?;
     arena.expect_state(&claimed[776], State::Running)
+}
+
+/// How many rows a claim must not read.
+const MANY: usize = 5_000;
+
+/// A job of the usual size.
+fn sized<F: Fixture>(arena: &Arena<'_, F>) -> Check<NewJob> {
+    arena.job_with(&format!("\"{}\"", "x".repeat(200)))
+}
+
+/// What the claim of one job reads, in a transaction that is rolled back.
+fn claim_reads<F: Fixture>(arena: &Arena<'_, F>) -> Check<u64> {
+    let (request, mut read) = (arena.request("worker-a")?, None);
+    arena.probe.settle()?;
+    // The first round fills the caches of the session and of the driver.
+    for _ in 0..2 {
+        let ended = arena.backend.transaction(|tx| {
+            let before = arena.probe.reads_in(tx)?;
+            let claimed = arena.backend.claim_in(tx, &request)?;
+            read = Some(arena.probe.reads_in(tx)? - before);
+            expect_that("claimed jobs", claimed.len(), 1)?;
+            roll_back()
+        });
+        let ended: Result<(), Left> = ended;
+        expect(ended.is_err(), "the transaction was committed")?;
+    }
+    expect_some(read, "count of what was read")
+}
+
+/// Fails unless a claim reads about as much as before, once these rows are there.
+fn expect_no_growth<F: Fixture>(arena: &Arena<'_, F>, fill: impl FnOnce() -> Check) -> Check {
+    let due = vec![sized(arena)?; 3];
+    arena.backend.enqueue(&due)?;
+    let few = claim_reads(arena)?;
+
+    fill()?;
+
+    let many = claim_reads(arena)?;
+    expect(
+        many <= 2 * few + 20,
+        format_args!("a claim reads {many} where it read {few}"),
+    )
+}
+
+/// Report 13.
+fn a_claim_reads_no_more_behind_finished_jobs<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    expect_no_growth(arena, || {
+        let urgent = sized(arena)?.with_priority(9);
+        arena.backend.enqueue(&vec![urgent; MANY])?;
+        for _ in 0..MANY / 1_000 {
+            let claimed = arena.claim("worker-b", 1_000)?;
+            let receipts: Vec<_> = claimed.into_iter().map(|job| job.receipt).collect();
+            arena.backend.ack(&receipts)?;
+        }
+        Ok(())
+    })
+}
+
+/// Report 2, as far as a claim reads what it must not.
+fn a_claim_reads_no_more_behind_future_jobs<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    expect_no_growth(arena, || {
+        let future = sized(arena)?.with_priority(9);
+        let future = future.with_delay(Duration::from_secs(3_600))?;
+        arena.backend.enqueue(&vec![future; MANY])?;
+        Ok(())
+    })
+}
+
+fn a_claim_reads_no_more_beside_other_queues<F: Fixture>(arena: &Arena<'_, F>) -> Check {
+    expect_no_growth(arena, || {
+        for queue in ["a", "zeta"] {
+            let job = job_for(queue)?;
+            let payload = sized(arena)?.payload().clone();
+            let job = NewJob::new(job.queue(), Kind::new("note")?, payload).with_priority(9);
+            arena.backend.enqueue(&vec![job; MANY / 2])?;
+        }
+        Ok(())
+    })
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);

@@ -34,6 +34,10 @@ impl Fixture for ToyFixture {
         }
     }
 
+    fn at_once(&self) -> usize {
+        8
+    }
+
     fn fresh(&self, setup: &Setup) -> Result<Fresh<Self>, PortError> {
         let mut table = Table::default();
         for (name, column_type) in &setup.columns {

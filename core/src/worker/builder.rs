@@ -211,14 +211,19 @@ impl<B: Administration + ?Sized + 'static> WorkerBuilder<B> {
         })
     }
 
-    /// Deletes succeeded jobs this long after they finished. Kept for ever by default.
+    /// Deletes succeeded jobs this long after they finished.
+    ///
+    /// **Kept for ever by default**: the table grows with every job, and a worker that deletes none
+    /// warns of it when it starts. Once one worker of the table has a window, the others need
+    /// none. A window of years stops the warning where jobs are deleted some other way.
     pub fn keep_succeeded_for(self, window: Duration) -> Self {
         self.checked(Delay::new(window), |settings, window| {
             settings.keep.succeeded = Some(window)
         })
     }
 
-    /// Deletes dead jobs this long after they finished. Kept for ever by default.
+    /// Deletes dead jobs this long after they finished. Kept for ever by default, to be looked at
+    /// and replayed.
     pub fn keep_dead_for(self, window: Duration) -> Self {
         self.checked(Delay::new(window), |settings, window| {
             settings.keep.dead = Some(window)

@@ -11,8 +11,8 @@ use crate::receipt::{Fenced, LostClaim, Receipt};
 use crate::request::{Disposition, Failure};
 
 use super::aftermath::{self, Aftermath};
-use super::idle::Backoff;
-use super::inbox::{self, Why, Wish};
+use super::idle::{Backoff, jittered};
+use super::inbox::{self, Doubt, Why, Wish};
 use super::signal::Phase;
 use super::{Shared, observe};
 
@@ -27,21 +27,26 @@ const REFUSALS_MOST: u32 = 5;
 /// Sends results until no more come. A lost reply is looked into, and never becomes a failed job.
 pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
     let lease = shared.settings.lease.get();
-    let mut backoff = Backoff::new(PAUSE_FIRST, (lease / 10).clamp(PAUSE_FIRST, PAUSE_MOST));
+    let pause_most = (lease / 10).clamp(PAUSE_FIRST, PAUSE_MOST);
+    let mut backoff = Backoff::new(PAUSE_FIRST, pause_most);
     while let Some(batch) = shared.inbox.take() {
-        let unsettled = settle_or_let_go(shared, batch);
-        if unsettled.is_empty() {
+        let mut again = Vec::new();
+        for mut result in settle_or_let_go(shared, batch) {
+            let now = Instant::now();
+            if is_hopeless(&result, now, lease) {
+                shared.unconfirmed(&result.held);
+            } else if let Some(doubt) = &mut result.doubt {
+                // By itself, so that it holds up no other.
+                doubt.tries += 1;
+                let due = now + backed_off(doubt.tries, pause_most);
+                shared.inbox.put_off(result, due);
+            } else {
+                again.push(result);
+            }
+        }
+        if again.is_empty() {
             backoff.reset();
-            continue;
-        }
-        let now = Instant::now();
-        let (again, hopeless): (Vec<_>, Vec<_>) = unsettled
-            .into_iter()
-            .partition(|result| result.held.deadline() > now && result.refusals < REFUSALS_MOST);
-        for result in hopeless {
-            shared.unconfirmed(&result.held);
-        }
-        if !again.is_empty() {
+        } else {
             shared.inbox.put_back(again);
             shared.signal.sleep(backoff.pause(), Phase::Ended);
         }
@@ -51,8 +56,25 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
     }
 }
 
-/// Settles a batch. Should the backend panic, or who hears of the verdicts, the leases of the batch are let go, so that none is
-/// renewed for ever.
+/// Whether a result that could not be settled is given up.
+///
+/// One whose outcome stays unknown has one lease from the first lost reply, however often its claim
+/// is renewed meanwhile: then the lease is let go, and whoever claims the job finds out.
+fn is_hopeless(result: &inbox::Completion, now: Instant, lease: Duration) -> bool {
+    let long_in_doubt = |doubt: Doubt| now.saturating_duration_since(doubt.since) >= lease;
+    result.held.deadline() <= now
+        || result.refusals >= REFUSALS_MOST
+        || result.doubt.is_some_and(long_in_doubt)
+}
+
+/// The pause before a result's next try; the first is number 1.
+fn backed_off(tries: u32, most: Duration) -> Duration {
+    let doublings = tries.saturating_sub(1).min(16);
+    jittered((PAUSE_FIRST * 2_u32.pow(doublings)).min(most))
+}
+
+/// Settles a batch. Should the backend panic, or who hears of the verdicts, the leases of the batch
+/// are let go, so that none is renewed for ever.
 fn settle_or_let_go<B: Administration + ?Sized>(
     shared: &Shared<B>,
     batch: Vec<inbox::Completion>,
@@ -120,8 +142,8 @@ fn hear<B: Administration + ?Sized, T>(
                 let dead = dead(&result, granted);
                 stored(shared, &result, dead);
             }
-            Some(Err(lost)) if !result.doubted => refused(shared, &result, &lost),
-            Some(Err(_)) => look(shared, result, again),
+            Some(Err(lost)) if result.doubt.is_none() => refused(shared, &result, &lost),
+            Some(Err(_)) => again.extend(look(shared, result).unsettled()),
             None => again.push(result),
         }
     }
@@ -135,51 +157,70 @@ fn doubt<B: Administration + ?Sized>(
     again: &mut Vec<inbox::Completion>,
 ) {
     let several = batch.len() > 1;
+    let unknown = matches!(error, Error::OutcomeUnknown(_));
+    // Where one row cannot be read, the next ones are not tried: each may wait for a connection.
+    let mut readable = true;
     for mut result in batch {
-        if matches!(error, Error::OutcomeUnknown(_)) {
-            result.doubted = true;
-            look(shared, result, again);
-        } else {
-            if !error.is_transient() {
-                // One of them may be what is wrong. By itself it is told from its neighbours, and
-                // it waits behind them.
-                result.alone = true;
-                result.refusals += u32::from(!several);
+        if unknown {
+            result.doubted(Instant::now());
+            if readable {
+                let looked = look(shared, result);
+                readable = !matches!(looked, Looked::Unread(_));
+                again.extend(looked.unsettled());
+                continue;
             }
-            again.push(result);
+        } else if !error.is_transient() {
+            // One of them may be what is wrong. By itself it is told from its neighbours, and it
+            // waits behind them.
+            result.alone = true;
+            result.refusals += u32::from(!several);
+        }
+        again.push(result);
+    }
+}
+
+/// What reading a row has told about a result.
+enum Looked {
+    Settled,
+    /// The claim still holds.
+    Open(inbox::Completion),
+    /// The row could not be read.
+    Unread(inbox::Completion),
+}
+
+impl Looked {
+    fn unsettled(self) -> Option<inbox::Completion> {
+        match self {
+            Self::Settled => None,
+            Self::Open(result) | Self::Unread(result) => Some(result),
         }
     }
 }
 
 /// Reads what became of a result whose reply was lost.
-fn look<B: Administration + ?Sized>(
-    shared: &Shared<B>,
-    result: inbox::Completion,
-    again: &mut Vec<inbox::Completion>,
-) {
+fn look<B: Administration + ?Sized>(shared: &Shared<B>, result: inbox::Completion) -> Looked {
     let receipt = result.held.receipt();
     let read = shared.backend.get(receipt.job_id()).and_then(|row| {
         let failures = shared.backend.failures(receipt.job_id())?;
         Ok((row, failures))
     });
-    match read {
-        Ok((row, failures)) => {
-            match aftermath::judge(result.asked(), receipt, row.as_ref(), &failures) {
-                Aftermath::Stored => {
-                    let dead = row.is_some_and(|row| {
-                        row.state == State::Dead && row.attempts == receipt.attempt()
-                    });
-                    stored(shared, &result, dead);
-                }
-                Aftermath::Lost(lost) => refused(shared, &result, &lost),
-                Aftermath::Open => again.push(result),
-            }
-        }
+    let (row, failures) = match read {
+        Ok(read) => read,
         Err(error) => {
             shared.error("get", &error);
-            again.push(result);
+            return Looked::Unread(result);
         }
+    };
+    match aftermath::judge(result.asked(), receipt, row.as_ref(), &failures) {
+        Aftermath::Stored => {
+            let dead = row
+                .is_some_and(|row| row.state == State::Dead && row.attempts == receipt.attempt());
+            stored(shared, &result, dead);
+        }
+        Aftermath::Lost(lost) => refused(shared, &result, &lost),
+        Aftermath::Open => return Looked::Open(result),
     }
+    Looked::Settled
 }
 
 fn stored<B: Administration + ?Sized>(shared: &Shared<B>, result: &inbox::Completion, dead: bool) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::backend::QueueBackend;
+use crate::error::Error;
 use crate::lease::BATCH_MAX;
 use crate::receipt::Receipt;
 
@@ -16,6 +17,9 @@ const BEATS_PER_LEASE: u32 = 3;
 
 /// Shortest pause after a beat that failed, so that a database that is down is not hammered.
 const RETRY_MIN: Duration = Duration::from_millis(150);
+
+/// Into how many parts a batch is divided that was renewed in part only.
+const PARTS: usize = 32;
 
 /// Beats until the worker has ended.
 pub(super) fn run<B: QueueBackend + ?Sized>(shared: &Shared<B>) {
@@ -45,19 +49,32 @@ fn beat<B: QueueBackend + ?Sized>(shared: &Shared<B>) -> bool {
     let mut live = shared.live.all();
     live.retain(|held| held.lost().is_none());
     let mut went_well = true;
+    let until = Instant::now() + shared.settings.lease.get() / BEATS_PER_LEASE;
     for batch in live.chunks(BATCH_MAX as usize) {
-        went_well &= renew(shared, batch);
+        went_well &= renew(shared, batch, until);
     }
     warn_of_lapses(&live);
     went_well
 }
 
-fn renew<B: QueueBackend + ?Sized>(shared: &Shared<B>, batch: &[Arc<Held>]) -> bool {
+/// Renews a batch. When a row in it stays locked, its neighbours are renewed, but which they are is
+/// told by smaller batches only; they are asked for until the next beat is due.
+fn renew<B: QueueBackend + ?Sized>(
+    shared: &Shared<B>,
+    batch: &[Arc<Held>],
+    until: Instant,
+) -> bool {
     let receipts: Vec<Receipt> = batch.iter().map(|held| held.receipt().clone()).collect();
     let lease = shared.settings.lease;
     let sent = Instant::now();
     let verdicts = match shared.backend.renew(&receipts, lease) {
         Ok(verdicts) => verdicts,
+        Err(Error::OutcomeUnknown(_)) if batch.len() > 1 && Instant::now() < until => {
+            let parts = batch.chunks(batch.len().div_ceil(PARTS));
+            // Every part is renewed, also behind one that fails.
+            let failed = parts.filter(|part| !renew(shared, part, until)).count();
+            return failed == 0;
+        }
         Err(error) => {
             shared.error("renew", &error);
             return false;

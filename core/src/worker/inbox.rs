@@ -1,7 +1,7 @@
 //! The results on their way from the handlers to the database.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::error::ErrorText;
@@ -18,11 +18,20 @@ pub(super) struct Completion {
     pub(super) held: Arc<Held>,
     pub(super) wish: Wish,
     /// The reply to an earlier try was lost: a refusal may be of our own making.
-    pub(super) doubted: bool,
+    pub(super) doubt: Option<Doubt>,
     /// A batch with this result in it was refused as a whole: it travels alone from now on.
     pub(super) alone: bool,
     /// How often it was refused when it travelled alone.
     pub(super) refusals: u32,
+}
+
+/// A result that may be stored or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Doubt {
+    /// When a reply was lost first.
+    pub(super) since: Instant,
+    /// How often it was put off since.
+    pub(super) tries: u32,
 }
 
 /// What is to become of the claim.
@@ -67,7 +76,7 @@ impl Completion {
         Self {
             held,
             wish,
-            doubted: false,
+            doubt: None,
             alone: false,
             refusals: 0,
         }
@@ -84,6 +93,12 @@ impl Completion {
 
     pub(super) fn job(&self) -> &ClaimedJob {
         &self.held.job
+    }
+
+    /// Its reply was lost, now or once more.
+    pub(super) fn doubted(&mut self, now: Instant) {
+        let (since, tries) = (now, 0);
+        self.doubt.get_or_insert(Doubt { since, tries });
     }
 
     /// The failure to be sent; `None` for an ack.
@@ -109,7 +124,8 @@ impl Completion {
     }
 }
 
-/// A queue of results, taken in batches. Bounded by the number of live claims.
+/// A queue of results, taken in batches, and those that are to be tried later. Bounded by the
+/// number of live claims.
 #[derive(Debug)]
 pub(super) struct Inbox {
     batch: usize,
@@ -121,6 +137,7 @@ pub(super) struct Inbox {
 #[derive(Debug, Default)]
 struct State {
     results: VecDeque<Completion>,
+    later: Vec<(Instant, Completion)>,
     /// Set when no more results are waited for: until when those that are there may be tried.
     closed: Option<Instant>,
 }
@@ -162,15 +179,14 @@ impl Inbox {
         }
     }
 
+    /// Takes a result back that is to be tried again at `due`, behind those that are there then.
+    pub(super) fn put_off(&self, result: Completion, due: Instant) {
+        lock(&self.state).later.push((due, result));
+    }
+
     /// The next batch; waits for it. `None` once closed and either empty or out of time.
     pub(super) fn take(&self) -> Option<Vec<Completion>> {
-        let mut state = lock(&self.state);
-        while state.results.is_empty() {
-            if state.closed.is_some() {
-                return None;
-            }
-            state = wait_for(&self.arrived, state);
-        }
+        let mut state = self.first_result()?;
         let until = Instant::now() + self.linger;
         while state.results.len() < self.batch && state.closed.is_none() {
             let left = until.saturating_duration_since(Instant::now());
@@ -186,6 +202,29 @@ impl Inbox {
         Some(state.results.drain(..batch).collect())
     }
 
+    /// Waits until there is a result to be tried. `None` once closed and either empty or out of
+    /// time.
+    fn first_result(&self) -> Option<MutexGuard<'_, State>> {
+        let mut state = lock(&self.state);
+        loop {
+            let now = Instant::now();
+            state.fetch_due(now);
+            if !state.results.is_empty() {
+                return Some(state);
+            }
+            let next = state.later.iter().map(|(due, _)| *due).min();
+            let until = match (next, state.closed) {
+                (None, Some(_)) => return None,
+                (Some(_), Some(closed)) if closed <= now => return None,
+                (next, closed) => next.into_iter().chain(closed).min(),
+            };
+            state = match until {
+                Some(until) => wait(&self.arrived, state, until.saturating_duration_since(now)),
+                None => wait_for(&self.arrived, state),
+            };
+        }
+    }
+
     /// Takes no more results, and lets those that are there be tried until `until`.
     pub(super) fn close(&self, until: Instant) {
         lock(&self.state).closed.get_or_insert(until);
@@ -194,7 +233,17 @@ impl Inbox {
 
     /// What nobody has taken, after the end.
     pub(super) fn rest(&self) -> Vec<Completion> {
-        lock(&self.state).results.drain(..).collect()
+        let mut state = lock(&self.state);
+        let later: Vec<_> = state.later.drain(..).map(|(_, result)| result).collect();
+        state.results.drain(..).chain(later).collect()
+    }
+}
+
+impl State {
+    /// Lines up what was put off until now.
+    fn fetch_due(&mut self, now: Instant) {
+        let due = self.later.extract_if(.., |(due, _)| *due <= now);
+        self.results.extend(due.map(|(_, result)| result));
     }
 }
 
@@ -256,6 +305,30 @@ mod tests {
         let batches: Vec<_> = (0..3).map(|_| ids(&inbox.take().unwrap())).collect();
         assert_eq!(batches, [vec![1, 4], vec![2], vec![3]]);
         assert_eq!(ids(&inbox.take().unwrap()), [5]);
+    }
+
+    #[test]
+    fn a_result_put_off_holds_up_no_other_and_comes_when_it_is_due() {
+        let inbox = inbox_of(1, 1..=3);
+        let first = inbox.take().unwrap().remove(0);
+        let due = Instant::now() + Duration::from_millis(30);
+        inbox.put_off(first, due);
+        assert_eq!(ids(&inbox.take().unwrap()), [2]);
+        assert_eq!(ids(&inbox.take().unwrap()), [3]);
+        assert_eq!(ids(&inbox.take().unwrap()), [1]);
+        assert!(Instant::now() >= due);
+    }
+
+    #[test]
+    fn a_closed_inbox_waits_for_what_was_put_off_until_its_time_is_up() {
+        for (due, given) in [(Duration::from_millis(20), true), (LEASE, false)] {
+            let inbox = inbox_of(1, 1..=1);
+            let first = inbox.take().unwrap().remove(0);
+            inbox.put_off(first, Instant::now() + due);
+            inbox.close(Instant::now() + Duration::from_millis(200));
+            assert_eq!(inbox.take().is_some(), given);
+            assert_eq!(inbox.rest().len(), usize::from(!given));
+        }
     }
 
     #[test]

@@ -95,6 +95,7 @@ mod shutdown;
 mod signal;
 mod slots;
 mod testing;
+mod time_travel;
 mod upcast;
 
 use std::fmt;
@@ -159,6 +160,12 @@ impl<B: Administration + ?Sized + 'static> Worker<B> {
             end: Mutex::new(End::NotYet),
             ended: Condvar::new(),
         };
+        if worker.shared.settings.keep.succeeded.is_none() {
+            tracing::warn!(
+                worker = %worker.shared.worker,
+                "this worker deletes no succeeded jobs: without another that does, the table grows for ever; see keep_succeeded_for"
+            );
+        }
         // On an error the worker is dropped, which stops the threads that were started.
         crew::spawn(&worker.shared, &worker.crew).map_err(StartError::Thread)?;
         Ok(worker)

@@ -1,7 +1,11 @@
 //! The names of metrics and spans, in one place.
 //!
+//! The worker records all of them but two: [`enqueued`] and [`connection_waited`] are called by the
+//! backends, so that producers without a worker are seen as well.
+//!
 //! | metric | kind | labels | meaning |
 //! | --- | --- | --- | --- |
+//! | `queue_table_enqueued_total` | counter | engine, queue, kind, by | jobs stored, without those that a dedup key already named; by `enqueue` once it has committed, by `enqueue_in` when it has stored them: jobs of a transaction that rolls back are counted too |
 //! | `queue_table_claimed_total` | counter | engine, queue, kind | jobs claimed |
 //! | `queue_table_acked_total` | counter | engine, queue, kind | jobs succeeded, in the handler's transaction or after it |
 //! | `queue_table_failed_total` | counter | engine, queue, kind, reason | attempts failed: `error`, `panic` or `undecodable` |
@@ -13,6 +17,7 @@
 //! | `queue_table_purged_total` | counter | engine | rows that retention deleted |
 //! | `queue_table_ticks_total` | counter | engine, queue, kind | jobs that a schedule enqueued |
 //! | `queue_table_errors_total` | counter | engine, operation, error | operations of the worker that failed, by the error's kind |
+//! | `queue_table_connection_wait_seconds` | histogram | engine, operation | how long an operation waited for a connection of the pool, connecting and checking it included, also in vain. Renewals are not in it: they have a connection of their own. On SQLite: how long a write waited for the one writer, renewals too |
 //! | `queue_table_claim_seconds` | histogram | engine, queue | how long a claim took, empty ones too |
 //! | `queue_table_start_delay_seconds` | histogram | engine, queue, kind | from the time a job was due to the start of its handler |
 //! | `queue_table_handler_seconds` | histogram | engine, queue, kind | how long the handler ran |
@@ -27,13 +32,14 @@
 //!
 //! Events of the worker itself have the target `queue_table_core::worker` and below.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use metrics::{Label, counter, gauge, histogram};
 
 use crate::backend::QueueBackend;
 use crate::error::Error;
-use crate::job::ClaimedJob;
+use crate::job::{ClaimedJob, Enqueued, NewJob};
 use crate::name::QueueName;
 use crate::request::{Disposition, QueueStats, Reaped};
 
@@ -58,6 +64,41 @@ fn in_queue(engine: &'static str, queue: &QueueName) -> Vec<Label> {
         Label::from_static_parts("engine", engine),
         Label::new("queue", queue.as_str().to_owned()),
     ]
+}
+
+/// How jobs were stored, as `queue_table_enqueued_total` says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EnqueuedBy {
+    /// [`QueueBackend::enqueue`], which has committed.
+    Enqueue,
+    /// [`TransactionalBackend::enqueue_in`](crate::TransactionalBackend::enqueue_in), whose
+    /// transaction is still open.
+    EnqueueIn,
+}
+
+/// Counts the new ones of jobs that were enqueued. For backends.
+pub fn enqueued(engine: &'static str, by: EnqueuedBy, jobs: &[NewJob], enqueued: &[Enqueued]) {
+    let by = match by {
+        EnqueuedBy::Enqueue => "enqueue",
+        EnqueuedBy::EnqueueIn => "enqueue_in",
+    };
+    let new = jobs.iter().zip(enqueued).filter(|(_, job)| job.is_new());
+    let mut counts = BTreeMap::<_, u64>::new();
+    for (job, _) in new {
+        *counts.entry((job.queue(), job.kind())).or_default() += 1;
+    }
+    for ((queue, kind), jobs) in counts {
+        let mut labels = with(in_queue(engine, queue), "by", by);
+        labels.push(Label::new("kind", kind.as_str().to_owned()));
+        counter!("queue_table_enqueued_total", labels).increment(jobs);
+    }
+}
+
+/// Records how long an operation waited for its connection, whether it got one or not. For
+/// backends.
+pub fn connection_waited(engine: &'static str, operation: &'static str, waited: Duration) {
+    histogram!("queue_table_connection_wait_seconds", "engine" => engine, "operation" => operation)
+        .record(waited);
 }
 
 pub(super) fn claimed(

@@ -31,9 +31,9 @@ pub struct Report {
     pub released: u64,
     /// Results that the database refused, because the claim no longer held.
     pub lost: Lost,
-    /// Results that could not be brought to the database: not before the lease was over, or it
-    /// refused one again and again for a reason that does not pass. The jobs are tried again, if
-    /// the results were not stored after all.
+    /// Results that could not be brought to the database: not before the lease was over, or their
+    /// outcome stayed unknown for a lease, or it refused one again and again for a reason that does
+    /// not pass. The jobs are tried again, if the results were not stored after all.
     pub unconfirmed: u64,
     /// Jobs that the reaper brought back or buried.
     pub reaped: u64,

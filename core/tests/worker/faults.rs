@@ -112,6 +112,67 @@ fn a_lost_reply_that_cannot_be_looked_into_is_settled_later() {
 }
 
 #[test]
+fn a_result_whose_outcome_stays_unknown_has_one_lease_and_holds_up_no_other() {
+    let bench = Bench::new();
+    let id = bench.jobs(1)[0];
+    bench.backend.doubt(id);
+    let lease = ms(1_500);
+    let begun = Instant::now();
+    let worker = bench
+        .worker()
+        .lease(lease)
+        .handle_kind(KIND, 1..=1, |_, _| ())
+        .start()
+        .unwrap();
+    until("the reply to its ack is lost", || {
+        bench.backend.calls("ack") > 0
+    });
+    let others = bench.jobs(100);
+    bench.until_all(&others, State::Succeeded);
+    assert!(begun.elapsed() < lease, "the others waited for it");
+    assert_eq!(worker.report().unconfirmed, 0, "it is tried again first");
+
+    until("it is given up", || worker.report().unconfirmed == 1);
+    assert!(begun.elapsed() >= lease, "{:?}", begun.elapsed());
+    assert!(
+        bench.backend.calls("renew") >= 3,
+        "its claim was held meanwhile"
+    );
+    let reads = bench.backend.calls("get");
+    assert!(
+        (4..40).contains(&reads),
+        "{reads} looks at the row in one lease"
+    );
+    bench.backend.heal_doubt();
+    bench.until_all(&[id], State::Succeeded);
+    until("it is counted", || worker.report().succeeded == 101);
+    assert_eq!(
+        (worker.report().lost.total(), bench.row(id).attempts),
+        (0, 2)
+    );
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_not_waited_for_one_by_one() {
+    let bench = Bench::new();
+    bench.backend.fail("ack", [Fault::RequestLost]);
+    bench.backend.fail("get", [Fault::Unavailable; 2]);
+    let ids = bench.jobs(8);
+    let worker = bench
+        .worker()
+        .slots(8)
+        .ack_batches(8, ms(500))
+        .handle_kind(KIND, 1..=1, |_, _| ())
+        .start()
+        .unwrap();
+    until("the ack of all is lost", || bench.backend.calls("ack") == 1);
+    until("a row is read", || bench.backend.calls("get") == 1);
+    bench.until_all(&ids, State::Succeeded);
+    until("all is counted", || worker.report().succeeded == 8);
+    assert_eq!(bench.backend.calls("get"), 1, "the others were put off");
+}
+
+#[test]
 fn a_claim_whose_reply_was_lost_comes_back_by_its_lease() {
     let bench = Bench::new();
     bench.backend.fail("claim", [Fault::ReplyLost]);

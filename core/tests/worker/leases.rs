@@ -147,6 +147,31 @@ fn without_any_renewal_the_handler_is_told_no_later_than_the_database_would_say_
 }
 
 #[test]
+fn a_row_that_somebody_keeps_locked_costs_its_neighbours_nothing() {
+    let bench = Bench::new();
+    let ids = bench.jobs(5);
+    bench.backend.lock(ids[2]);
+    let locked = ids[2];
+    let worker = bench
+        .worker()
+        .slots(5)
+        .lease(ms(900))
+        .reap_every(Duration::from_secs(60))
+        .handle_kind(KIND, 1..=1, move |job, context| {
+            std::thread::sleep(ms(2_500));
+            assert_eq!(context.is_current(), job.job_id() != locked);
+        })
+        .start()
+        .unwrap();
+    until("all is counted", || {
+        let report = worker.report();
+        report.succeeded == 4 && report.lost.expired == 1
+    });
+    assert_eq!(worker.report().panicked, 0);
+    assert_eq!(bench.state(locked), State::Running);
+}
+
+#[test]
 fn jobs_of_a_worker_that_died_come_back() {
     let bench = Bench::new();
     let id = bench.jobs(1)[0];

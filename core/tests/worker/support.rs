@@ -43,6 +43,8 @@ pub(crate) struct Faulty {
     calls: Mutex<BTreeMap<&'static str, usize>>,
     down: AtomicBool,
     poisoned: Mutex<Option<JobId>>,
+    locked: Mutex<Option<JobId>>,
+    doubted: Mutex<Option<JobId>>,
     tripped: Mutex<BTreeSet<&'static str>>,
     largest_claim: Mutex<u32>,
 }
@@ -67,6 +69,22 @@ impl Faulty {
     /// Every ack with this job in it fails from now on, and no retry helps.
     pub(crate) fn poison(&self, job: JobId) {
         *self.poisoned.lock().unwrap() = Some(job);
+    }
+
+    /// Somebody keeps this job's row locked from now on: renewals of it fail, and of its neighbours
+    /// in a batch nobody tells that they were made.
+    pub(crate) fn lock(&self, job: JobId) {
+        *self.locked.lock().unwrap() = Some(job);
+    }
+
+    /// The outcome of every ack with this job in it is unknown from now on, and none is carried
+    /// out.
+    pub(crate) fn doubt(&self, job: JobId) {
+        *self.doubted.lock().unwrap() = Some(job);
+    }
+
+    pub(crate) fn heal_doubt(&self) {
+        *self.doubted.lock().unwrap() = None;
     }
 
     /// The next call of this operation, which cannot fail, panics: `ring`, or `engine` when a
@@ -156,17 +174,31 @@ impl QueueBackend for Faulty {
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
-        self.call("renew", || self.model.renew(receipts, lease))
+        let locked = *self.locked.lock().unwrap();
+        let is_free = |receipt: &&Receipt| Some(receipt.job_id()) != locked;
+        self.call("renew", || {
+            let free: Vec<_> = receipts.iter().filter(is_free).cloned().collect();
+            let answers = self.model.renew(&free, lease)?;
+            let failed = Failed::new("faulty", "renew", "a row is locked");
+            match free.len() {
+                all if all == receipts.len() => Ok(answers),
+                0 => Err(Error::Contention(failed)),
+                _ => Err(Error::OutcomeUnknown(failed)),
+            }
+        })
     }
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
         let poisoned = *self.poisoned.lock().unwrap();
+        let doubted = *self.doubted.lock().unwrap();
+        let names = |job| receipts.iter().any(|receipt| Some(receipt.job_id()) == job);
         self.call("ack", || {
-            if receipts
-                .iter()
-                .any(|receipt| Some(receipt.job_id()) == poisoned)
-            {
-                return Err(Error::Engine(Failed::new("faulty", "ack", "poisoned")));
+            let failed = |why: &str| Failed::new("faulty", "ack", why);
+            if names(poisoned) {
+                return Err(Error::Engine(failed("poisoned")));
+            }
+            if names(doubted) {
+                return Err(Error::OutcomeUnknown(failed("no reply")));
             }
             self.model.ack(receipts)
         })
@@ -301,6 +333,8 @@ impl Bench {
             calls: Mutex::default(),
             down: AtomicBool::new(false),
             poisoned: Mutex::default(),
+            locked: Mutex::default(),
+            doubted: Mutex::default(),
             tripped: Mutex::default(),
             largest_claim: Mutex::default(),
         };

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use mysql::prelude::Queryable;
 use mysql::{IsolationLevel, TxOpts};
 use queue_table_core::{
-    BatchSize, JobId, QueueBackend, QueueBackendExt, ReapRequest, RetryPolicy, TransactionalBackend,
+    Accepts, Administration, BatchSize, JobId, Kind, QueueBackend, QueueBackendExt, ReapRequest,
+    RetryPolicy, TransactionalBackend,
 };
 
-use crate::support::{Tables, claimed, ids, job, lease, on_each, request};
+use crate::support::{Tables, claimed, ids, job, lease, mail, on_each, request};
 
 /// How a statement runs: its index, and whether it sorts.
 fn explain(tables: &Tables<'_>, statement: &str) -> (Vec<String>, String) {
@@ -49,6 +50,14 @@ fn claim_promote_and_reap_read_their_index_and_do_not_sort() {
             (
                 include_str!("../../sql/claim_select.sql"),
                 vec!["'mail'", "3", "10"],
+            ),
+            (
+                include_str!("../../sql/claim_first.sql"),
+                vec!["'mail'", "'mail'", "'mail'", "10"],
+            ),
+            (
+                include_str!("../../sql/claim_first_accepting.sql"),
+                vec!["'mail'", "'mail'", "'mail'", "'[[\"send\",0,9]]'", "10"],
             ),
             (
                 include_str!("../../sql/claim_select_accepting.sql"),
@@ -103,6 +112,7 @@ fn statements_by_id_use_the_primary_key_of_a_small_table_too() {
         fill(&tables, 5);
         for file in [
             include_str!("../../sql/lock.sql"),
+            include_str!("../../sql/lock_free.sql"),
             include_str!("../../sql/judge.sql"),
             include_str!("../../sql/ack.sql"),
             include_str!("../../sql/renew.sql"),
@@ -115,6 +125,38 @@ fn statements_by_id_use_the_primary_key_of_a_small_table_too() {
             assert_eq!(keys.last().map(String::as_str), Some("PRIMARY"), "{text}");
             assert!(!extra.contains("filesort"), "{extra}");
         }
+    });
+}
+
+/// After a claim that found something, the next one finds and locks by one statement.
+#[test]
+fn a_claim_on_a_busy_queue_heeds_priority_due_time_kind_and_pause() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables.queue();
+        let claim = |request| -> Vec<i32> {
+            let claimed = queue.claim(&request).unwrap();
+            claimed.iter().map(|job| job.priority).collect()
+        };
+        let none: [i32; 0] = [];
+        queue.enqueue(&vec![job(); 6]).unwrap();
+        assert_eq!(claim(request(1)), [0]);
+        queue.enqueue_one(&job().with_priority(5)).unwrap();
+        assert_eq!(claim(request(2)), [5, 0]);
+        let other: Kind = Kind::new("other").unwrap();
+        let others = Accepts::from([(other, 0..=9)]);
+        assert_eq!(claim(request(1).accepting(others)), none);
+        assert_eq!(claim(request(1)), [0]);
+        queue.pause(&mail()).unwrap();
+        assert_eq!(claim(request(1)), none);
+        queue.resume(&mail()).unwrap();
+        assert_eq!(claim(request(1)), [0]);
+        let hour = Duration::from_secs(3_600);
+        let future = job().with_priority(9).with_delay(hour).unwrap();
+        queue.enqueue_one(&future).unwrap();
+        assert_eq!(claim(request(1)), [0]);
+        assert_eq!(claim(request(2)), [0]);
+        assert_eq!(claim(request(1)), none);
     });
 }
 

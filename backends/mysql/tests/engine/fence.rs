@@ -102,6 +102,78 @@ fn an_effect_of_a_lease_that_ended_while_it_waited_is_refused_in_a_repeatable_re
     });
 }
 
+/// Acts on a job whose row stays locked and on its neighbour, and returns the error's kind and
+/// whether the neighbour's row has changed.
+fn beside_a_row_that_stays_locked<T>(
+    tables: &Tables<'_>,
+    act: impl FnOnce(&MysqlQueue, &[Receipt]) -> Result<T, Error>,
+) -> (&'static str, bool) {
+    let queue = tables.builder().lock_wait(Duration::from_secs(1));
+    let queue = queue.build().unwrap();
+    let minute = Duration::from_secs(60);
+    let jobs = [claimed(&queue, minute), claimed(&queue, minute)];
+    let neighbour = format!(
+        "SELECT COUNT(*) FROM {{job}} WHERE job_id = {} AND state = 'running' \
+         AND lease_until < UTC_TIMESTAMP(6) + INTERVAL 70 SECOND",
+        jobs[1].job_id()
+    );
+    let holder = hold(tables, jobs[0].job_id());
+    let receipts = jobs.map(|job| job.receipt);
+    let Err(error) = act(&queue, &receipts) else {
+        panic!("the row was locked, and it was not told");
+    };
+    let changed = tables.number(&neighbour) == 0;
+    holder.join().unwrap();
+    (error.kind(), changed)
+}
+
+#[test]
+fn a_batch_with_a_row_that_stays_locked_is_done_in_part_and_says_so() {
+    on_each(|server| {
+        let tables = server.tables();
+        let long = lease(Duration::from_secs(3_600));
+        let renewed =
+            beside_a_row_that_stays_locked(&tables, |queue, both| queue.renew(both, long));
+        assert_eq!(renewed, ("outcome_unknown", true));
+        let acked = beside_a_row_that_stays_locked(&tables, |queue, both| queue.ack(both));
+        assert_eq!(acked, ("outcome_unknown", true));
+        let failed = beside_a_row_that_stays_locked(&tables, |queue, both| {
+            let dead = |receipt: &Receipt| Failure::dead(receipt.clone(), ErrorText::new("x"));
+            queue.fail(&both.iter().map(dead).collect::<Vec<_>>())
+        });
+        assert_eq!(failed, ("outcome_unknown", true));
+        let alone = beside_a_row_that_stays_locked(&tables, |queue, both| queue.ack(&both[..1]));
+        assert_eq!(alone, ("contention", false));
+    });
+}
+
+#[test]
+fn of_a_batch_only_the_leases_that_are_over_are_refused() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables.queue();
+        let minute = Duration::from_secs(60);
+        let [first, late, last] = [(); 3].map(|()| claimed(&queue, minute));
+        let over = format!(
+            "UPDATE {{job}} SET lease_until = UTC_TIMESTAMP(6) WHERE job_id = {}",
+            late.job_id()
+        );
+        tables.run(&over);
+        let receipts = [&first, &late, &last].map(|job| job.receipt.clone());
+        let reasons = |answers: Vec<queue_table_core::Fenced<()>>| -> Vec<_> {
+            let reason =
+                |answer: queue_table_core::Fenced<()>| answer.err().map(|lost| lost.reason());
+            answers.into_iter().map(reason).collect()
+        };
+        let one_expired = [None, Some(LostReason::Expired), None];
+        assert_eq!(
+            reasons(queue.renew(&receipts, lease(minute)).unwrap()),
+            one_expired
+        );
+        assert_eq!(reasons(queue.ack(&receipts).unwrap()), one_expired);
+    });
+}
+
 /// SET is evaluated from left to right here: an expression that reads a column set before it sees
 /// the new value.
 #[test]

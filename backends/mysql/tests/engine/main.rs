@@ -12,7 +12,7 @@ mod connections;
 mod encryption;
 mod fence;
 mod ids;
-mod proxy;
+mod replay;
 mod soak;
 mod support;
 mod tables;

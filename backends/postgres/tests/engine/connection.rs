@@ -1,4 +1,4 @@
-//! Connections: pools, servers that are gone, commits without an answer.
+//! Connections: pools, servers that are gone. What the network does to them, the suite tries.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,6 @@ use queue_table_core::{
 };
 use queue_table_postgres::PostgresQueue;
 
-use crate::proxy::Proxy;
 use crate::support::{MINUTE, Tables, job, request, table, url};
 
 #[test]
@@ -137,62 +136,6 @@ fn a_panic_in_the_callers_work_leaves_no_open_transaction_in_the_pool() {
     assert!(panicked);
     assert_eq!(tables.enqueue(1).len(), 1);
     assert_eq!(tables.number("SELECT count(*) FROM job"), 1);
-}
-
-#[test]
-fn a_commit_without_an_answer_is_an_unknown_outcome_and_a_key_makes_it_one_job() {
-    let Some(tables) = Tables::fresh() else {
-        return;
-    };
-    let proxy = Proxy::before(&tables.url);
-    let queue = tables.queue_at(&proxy.url(&tables.url));
-    let keyed = job().with_dedup("k", DedupScope::WhileRowExists).unwrap();
-    queue.claim(&request(1, MINUTE)).unwrap();
-
-    proxy.cut_after_commit();
-    let result = queue.enqueue_one(&keyed);
-    assert!(
-        matches!(result, Err(Error::OutcomeUnknown(_))),
-        "{result:?}"
-    );
-    let again = queue.enqueue_one(&keyed).unwrap();
-    assert!(matches!(again, Enqueued::Existing(_)), "{again:?}");
-    assert_eq!(tables.number("SELECT count(*) FROM job"), 1);
-
-    proxy.cut_before_commit();
-    let result = queue.enqueue(&[job()]);
-    assert!(
-        matches!(result, Err(Error::OutcomeUnknown(_))),
-        "{result:?}"
-    );
-    assert_eq!(tables.number("SELECT count(*) FROM job"), 1);
-}
-
-#[test]
-fn a_claim_whose_commit_was_not_answered_is_not_handed_out_twice() {
-    let Some(tables) = Tables::fresh() else {
-        return;
-    };
-    let proxy = Proxy::before(&tables.url);
-    let queue = tables.queue_at(&proxy.url(&tables.url));
-    let job = tables.enqueue(1)[0];
-    queue.check().unwrap();
-
-    proxy.cut_after_commit();
-    let result = queue.claim(&request(1, MINUTE));
-    assert!(
-        matches!(result, Err(Error::OutcomeUnknown(_))),
-        "{result:?}"
-    );
-    assert!(queue.claim(&request(1, MINUTE)).unwrap().is_empty());
-    // The server carries the commit out in its own time: nobody is told when.
-    let stored = || queue.get(job).unwrap().unwrap();
-    let until = Instant::now() + Duration::from_secs(10);
-    while stored().state != State::Running && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!((stored().state, stored().attempts), (State::Running, 1));
-    assert!(queue.claim(&request(1, MINUTE)).unwrap().is_empty());
 }
 
 #[test]

@@ -21,7 +21,6 @@ mod plan;
 #[cfg(test)]
 mod pooler;
 #[cfg(test)]
-mod proxy;
 #[cfg(test)]
 mod roles;
 #[cfg(test)]

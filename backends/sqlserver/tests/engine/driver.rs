@@ -179,10 +179,10 @@ fn a_lost_answer_to_the_commit_of_an_enqueue_is_an_unknown_outcome_and_not_repea
 
 /// Serves an ack whose first COMMIT is not answered; `stored` tells whether it went through.
 fn ack_with_a_lost_answer(stored: bool) -> Fake {
-    let (locks, commits) = (AtomicU32::new(0), AtomicU32::new(0));
+    let commits = AtomicU32::new(0);
     Fake::serve(move |request| match request {
-        Request::Statement("lock") if times(&locks) > 0 && stored => locked("succeeded", 2, None),
-        Request::Statement("lock") => locked("running", 2, Some("w1")),
+        Request::Statement("lock") if stored => locked("succeeded", 2, None),
+        Request::Statement("lock" | "lock_free") => locked("running", 2, Some("w1")),
         Request::Statement("ack") => number("job_id", 7),
         Request::Commit if times(&commits) == 0 => Reply::Cut,
         _ => Reply::Done,
@@ -208,13 +208,12 @@ fn an_ack_whose_lost_commit_did_not_go_through_is_sent_again() {
 fn an_ack_that_cannot_be_decided_after_a_lost_commit_stays_unknown() {
     // A lock timeout is contention, a lost connection unavailable: alone, both change nothing.
     for timeout in [true, false] {
-        let locks = AtomicU32::new(0);
         let fake = Fake::serve(move |request| match request {
-            Request::Statement("lock") if times(&locks) > 0 => match timeout {
+            Request::Statement("lock") => match timeout {
                 true => Reply::Error(1222, 16),
                 false => Reply::Cut,
             },
-            Request::Statement("lock") => locked("running", 2, Some("w1")),
+            Request::Statement("lock_free") => locked("running", 2, Some("w1")),
             Request::Statement("ack") => number("job_id", 7),
             Request::Commit => Reply::Cut,
             _ => Reply::Done,
@@ -227,7 +226,7 @@ fn an_ack_that_cannot_be_decided_after_a_lost_commit_stays_unknown() {
 
 #[test]
 fn an_ack_is_stored_only_when_each_of_its_attempts_has_succeeded() {
-    let (locks, commits) = (AtomicU32::new(0), AtomicU32::new(0));
+    let commits = AtomicU32::new(0);
     let rows = |first: &'static str| {
         let row = |id: i64, state: &'static str| {
             let worker = match state {
@@ -241,8 +240,8 @@ fn an_ack_is_stored_only_when_each_of_its_attempts_has_succeeded() {
     };
     let acks = AtomicU32::new(0);
     let fake = Fake::serve(move |request| match request {
-        Request::Statement("lock") if times(&locks) > 0 => rows("succeeded"),
-        Request::Statement("lock") => rows("running"),
+        Request::Statement("lock") => rows("succeeded"),
+        Request::Statement("lock_free") => rows("running"),
         Request::Statement("ack") => {
             let held: &[i64] = if times(&acks) == 0 { &[7, 8] } else { &[8] };
             let held = held.iter().map(|&id| vec![id.into()]).collect();
@@ -266,7 +265,7 @@ fn a_claim_that_no_longer_holds_is_lost_with_its_reason() {
         ("dead", 2, None, LostReason::Finished),
     ] {
         let fake = Fake::serve(move |request| match request {
-            Request::Statement("lock") => locked(state, attempts, worker),
+            Request::Statement("lock_free") => locked(state, attempts, worker),
             _ => Reply::Done,
         });
         let answers = fake.queue().ack(&[receipt()]).unwrap();

@@ -41,7 +41,7 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     all.into_iter().map(with_processes).collect()
 }
 
-fn start<F: Fixture>(arena: &Arena<'_, F>, role: Role) -> Check<Child> {
+pub(super) fn start<F: Fixture>(arena: &Arena<'_, F>, role: Role) -> Check<Child> {
     Child::start(role, &arena.probe.address()?)
 }
 
@@ -53,7 +53,7 @@ fn enqueue<F: Fixture>(arena: &Arena<'_, F>, jobs: usize, millis: u32) -> Check 
 }
 
 /// What a dead process held comes back, and may be claimed at once.
-fn take_back<F: Fixture>(arena: &Arena<'_, F>) -> Check<BTreeSet<JobId>> {
+pub(super) fn take_back<F: Fixture>(arena: &Arena<'_, F>) -> Check<BTreeSet<JobId>> {
     let rows = settled(arena)?.into_iter();
     let held: Vec<_> = rows.filter(|row| row.state == State::Running).collect();
     for row in &held {
@@ -103,12 +103,21 @@ fn a_killed_workers_jobs_are_not_lost<F: Fixture>(arena: &Arena<'_, F>) -> Check
     enqueue(arena, 40, 15)?;
     let mut killed = start(arena, Role::Worker)?;
     for _ in 0..10 {
-        expect_some(killed.hear("began")?, "job begun by the child")?;
+        expect_some(killed.hear("ended")?, "job done by the child")?;
     }
+    let next = expect_some(killed.hear("began")?, "job begun by the child")?;
 
     killed.kill()?;
 
+    let rest = killed.hear_out();
     let held = take_back(arena)?;
+    for [job, attempt] in std::iter::once(next).chain(begun_only(&rest)) {
+        let done = rest.contains(&("ended".to_owned(), [job, attempt]));
+        expect(
+            done || held.contains(&JobId::new(job)),
+            format_args!("job {job} was not done, and does not come back"),
+        )?;
+    }
     let mut other = start(arena, Role::Worker)?;
     drain(arena, &mut other)?;
     let begun = other.hear_all("began")?;
@@ -141,6 +150,11 @@ fn a_worker_that_stood_still_cannot_finish_a_job_taken_over<F: Fixture>(
     expect_eq((succeeded, lost), (0, 1))?;
     arena.expect_unchanged(&before)?;
     Ok(arena.backend.ack_one(&taken_over.receipt)?)
+}
+
+fn begun_only(said: &[(String, [i64; 2])]) -> impl Iterator<Item = [i64; 2]> + '_ {
+    let begun = said.iter().filter(|(word, _)| word == "began");
+    begun.map(|(_, numbers)| *numbers)
 }
 
 /// Report 26: attempts are counted by the claim, not by whoever lives to report a failure.

@@ -3,6 +3,7 @@
 mod claims;
 mod dedup;
 mod locks;
+mod neighbours;
 mod races;
 mod soak;
 
@@ -11,6 +12,7 @@ use super::prelude::*;
 pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     let mut all = claims::scenarios();
     all.extend(locks::scenarios());
+    all.extend(neighbours::scenarios());
     all.extend(dedup::scenarios());
     all.extend(races::scenarios());
     all.extend(soak::scenarios());

@@ -60,6 +60,7 @@ struct Load {
 #[derive(Default)]
 struct Census {
     claims: Mutex<BTreeMap<JobId, Vec<u32>>>,
+    claimed: AtomicUsize,
     acks: Mutex<BTreeMap<JobId, u32>>,
     ended: AtomicUsize,
     broken: AtomicBool,
@@ -74,6 +75,11 @@ fn soak<F: Fixture>(arena: &Arena<'_, F>, load: Load, at_most: Duration) -> Chec
     let jobs = load.producers * load.jobs_each;
     let goes_on = || {
         expect_within(start, at_most, "the load")?;
+        // Far more than the drawn failures ask for: a job that never ends must not keep us busy.
+        expect(
+            census.claimed.load(Ordering::Relaxed) < jobs * 20,
+            "jobs are claimed again and again",
+        )?;
         let broken = census.broken.load(Ordering::Relaxed);
         Check::Ok(!broken && census.ended.load(Ordering::Relaxed) < jobs)
     };
@@ -138,6 +144,7 @@ fn work<F: Fixture>(
             .or_default()
             .push(job.attempt());
     }
+    census.claimed.fetch_add(claimed.len(), Ordering::Relaxed);
     if claimed.is_empty() {
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -30,6 +30,7 @@ pub(crate) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
     ]
 }
 
+/// Report 30: a job that takes long is no job whose worker is gone.
 fn a_long_job_keeps_its_lease<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let job = arena.enqueue_one()?;
     let diary = Diary::default();

@@ -1,7 +1,7 @@
 //! A job's effect and its acknowledgement in one commit: an obsolete worker's effect is rolled
 //! back.
 //!
-//! `POSTGRES_URL=postgres://.. cargo run -p queue-table-postgres --example complete_in_transaction`
+//! `POSTGRES_URL=postgres://.. cargo run -p queue-table-postgres --example postgres_complete_in_transaction`
 //!
 //! Works in a schema of its own, which it drops.
 

@@ -1,6 +1,7 @@
 //! A job's effect and its acknowledgement in one commit: who lost the claim changes nothing.
 //!
-//! `MYSQL_URL=mysql://.. cargo run -p queue-table-mysql --example complete_in_transaction`
+//! `MYSQL_URL=mysql://.. cargo run -p queue-table-mysql --example mysql_complete_in_transaction`, or
+//! with `MARIADB_URL`
 
 use std::error::Error;
 
@@ -13,8 +14,9 @@ use queue_table_core::{
 use queue_table_mysql::MysqlQueue;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Ok(url) = std::env::var("MYSQL_URL") else {
-        println!("MYSQL_URL is not set: not run");
+    let url = std::env::var("MYSQL_URL").or_else(|_| std::env::var("MARIADB_URL"));
+    let Ok(url) = url else {
+        println!("set MYSQL_URL or MARIADB_URL to a database to try it on");
         return Ok(());
     };
     let table = Table::named("example_complete_job")?;

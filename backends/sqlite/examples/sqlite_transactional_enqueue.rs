@@ -1,6 +1,6 @@
 //! A job in the same commit as the change that needs it: both are stored, or neither.
 //!
-//! `cargo run -p queue-table-sqlite --example transactional_enqueue`
+//! `cargo run -p queue-table-sqlite --example sqlite_transactional_enqueue`
 
 use queue_table_core::{
     Administration, Job, NewJob, QueueBackend, QueueName, TransactionalBackend,

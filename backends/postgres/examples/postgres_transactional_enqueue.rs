@@ -1,6 +1,6 @@
 //! A job in the same commit as the change that needs it: both are stored, or neither.
 //!
-//! `POSTGRES_URL=postgres://.. cargo run -p queue-table-postgres --example transactional_enqueue`
+//! `POSTGRES_URL=postgres://.. cargo run -p queue-table-postgres --example postgres_transactional_enqueue`
 //!
 //! Works in a schema of its own, which it drops.
 

@@ -1,7 +1,7 @@
 //! A job's effect and its acknowledgement in one commit: an obsolete worker's effect is rolled
 //! back.
 //!
-//! `cargo run -p queue-table-sqlite --example complete_in_transaction`
+//! `cargo run -p queue-table-sqlite --example sqlite_complete_in_transaction`
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! An order and the job that follows it in one commit; the job's effect and its completion in
 //! another.
 //!
-//! `SQLSERVER_URL=... cargo run -p queue-table-sqlserver --features rustls --example transactional`
+//! `SQLSERVER_URL=... cargo run -p queue-table-sqlserver --features rustls --example sqlserver_transactional`
 
 use queue_table_core::{
     Administration, ClaimRequest, ColumnType, Error, Job, NewJob, QueueBackend, QueueName, Table,

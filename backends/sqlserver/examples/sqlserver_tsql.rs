@@ -1,7 +1,7 @@
 //! Writes every migration and statement into a folder, for a parser, a reviewer, or a migration
 //! tool.
 //!
-//! `cargo run -p queue-table-sqlserver --example tsql -- target/tsql`
+//! `cargo run -p queue-table-sqlserver --example sqlserver_tsql -- target/tsql`
 
 use std::error::Error;
 use std::fs;

@@ -1,7 +1,7 @@
 //! A worker on plain threads, woken by commits in other processes, whose handler writes in one
 //! commit with the ack.
 //!
-//! `POSTGRES_URL=postgres://.. cargo run -p queue-table-postgres --example worker`
+//! `POSTGRES_URL=postgres://.. cargo run -p queue-table-postgres --example postgres_worker`
 //!
 //! Works in a schema of its own, which it drops.
 

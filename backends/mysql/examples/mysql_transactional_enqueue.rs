@@ -1,6 +1,7 @@
 //! An order and the job that it needs, in one commit: both are there, or neither.
 //!
-//! `MYSQL_URL=mysql://.. cargo run -p queue-table-mysql --example transactional_enqueue`
+//! `MYSQL_URL=mysql://.. cargo run -p queue-table-mysql --example mysql_transactional_enqueue`, or
+//! with `MARIADB_URL`
 
 use std::error::Error;
 
@@ -20,8 +21,9 @@ impl Job for SendInvoice {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Ok(url) = std::env::var("MYSQL_URL") else {
-        println!("MYSQL_URL is not set: not run");
+    let url = std::env::var("MYSQL_URL").or_else(|_| std::env::var("MARIADB_URL"));
+    let Ok(url) = url else {
+        println!("set MYSQL_URL or MARIADB_URL to a database to try it on");
         return Ok(());
     };
     let table = Table::named("example_enqueue_job")?;

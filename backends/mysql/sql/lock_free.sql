@@ -1,0 +1,12 @@
+-- As lock, but for those of the jobs that nobody else has locked, and without waiting.
+-- params: job ids as JSON [id, ...], ascending
+-- rows: job id, state, attempts, max_attempts, worker
+-- rules: C14, C15, C16
+SELECT j.job_id, j.state, j.attempts, j.max_attempts, j.worker_id
+FROM (
+    SELECT t.job_id
+    FROM JSON_TABLE(?, '$[*]' COLUMNS (job_id BIGINT PATH '$')) AS t
+) AS d
+STRAIGHT_JOIN {job} AS j FORCE INDEX (PRIMARY)
+    ON j.job_id = d.job_id
+FOR UPDATE SKIP LOCKED
