@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_table_core::{
     Administration, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, ErrorText,
     Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
-    MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats,
-    ReapRequest, Reaped, Receipt, Result, TransactionalBackend, Waiter, Woken,
+    MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeRequest, Purged, QueueBackend, QueueName,
+    QueueStats, ReapRequest, Reaped, Receipt, Result, TransactionalBackend, Waiter, Woken,
 };
 
 type Tell = dyn Fn(&str) + Send + Sync;
@@ -110,6 +110,10 @@ impl<B: Administration> Administration for Watched<B> {
 
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.backend.cancel(job, reason)
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.backend.promote(request)
     }
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {

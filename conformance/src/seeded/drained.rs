@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use queue_table_core::{
     Administration, BatchSize, ClaimRequest, Error, ErrorText, FailureRecord, Finding, JobId,
-    JobRecord, ListRequest, MaxAttempts, Migrated, PurgeRequest, Purged, QueueName, QueueStats,
-    Rejected, Result, State, TransactionalBackend,
+    JobRecord, ListRequest, MaxAttempts, Migrated, PromoteRequest, PurgeRequest, Purged, QueueName,
+    QueueStats, Rejected, Result, State, TransactionalBackend,
 };
 
 use super::{Broken, Seed};
@@ -89,6 +89,10 @@ impl<B: Administration + TransactionalBackend> Administration for Broken<B> {
 
     fn cancel(&self, job: JobId, reason: &ErrorText) -> Result<()> {
         self.answer("cancel", || self.inner.cancel(job, reason), || Some(()))
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.answer("promote", || self.inner.promote(request), || None)
     }
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
