@@ -1,8 +1,9 @@
-//! How long jobs of low priority wait under a stream that comes faster than it is worked, with and without
-//! `promote_after`, and what it costs the rest.
+//! How long jobs of low priority wait under a stream that comes faster than it is worked, with and
+//! without `promote_after`, and what it costs the rest.
 //!
-//! `cargo bench -p queue-table-sqlite --bench ageing`. Each run is on a fresh file, at WAL and synchronous = FULL: one
-//! worker with 4 slots and handlers of 1 ms, 500 jobs of priority 10 kept due, and one of priority 0 each 100 ms.
+//! `cargo bench -p queue-table-sqlite --bench ageing`. Each run is on a fresh file, at WAL and
+//! synchronous = FULL: one worker with 4 slots and handlers of 1 ms, 500 jobs of priority 10 kept
+//! due, and one of priority 0 each 100 ms.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,7 +45,7 @@ fn main() -> Outcome<()> {
     for (setting, rounds) in [("off", off), ("3 s", on)] {
         let of = |value: fn(&Round) -> f64| median(rounds.iter().map(value).collect());
         println!(
-            "{setting:>13} {:>8.0} {:>12.0} % {:>11.1} s {:>12.1} s {:>10.0}",
+            "{setting:>13} {:>8.0} {:>12.0} % {:>11.1} s {:>12.1} s {:>10.0}", // NaN s: never
             of(|round| round.jobs_per_second),
             of(|round| 100.0 * round.waits.len() as f64 / round.low_enqueued as f64),
             of(|round| median(round.waits.clone())),

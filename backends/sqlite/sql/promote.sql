@@ -1,4 +1,4 @@
--- Raises jobs of one queue that have been due for long to a priority above their own, the oldest first.
+-- Raises the oldest jobs of one queue that have been due for long to a priority above their own.
 -- params: queue, to, now, waited, limit
 -- rows: none; as many changed as were promoted
 -- rules: C28. The same steps as claim_select, to at most the limit's jobs of each priority.

@@ -1,5 +1,5 @@
--- Raises the oldest jobs of one priority that have been due for long to another, past rows that others hold.
--- params: @P1 INT limit; @P2 NVARCHAR(128) queue; @P3 INT priority; @P4 BIGINT how long they have been due; @P5 INT the priority they get
+-- Raises the oldest free jobs of one priority that have been due for long to another priority.
+-- params: @P1 INT limit; @P2 NVARCHAR(128) queue; @P3 INT priority; @P4 BIGINT wait; @P5 INT to
 -- rows: job_id
 -- rules: C24, C28. Locks in the order of the index, as claim does, and what it locks it changes.
 DECLARE @due DATETIME2(6) =

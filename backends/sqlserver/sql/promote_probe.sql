@@ -1,5 +1,5 @@
--- Finds how many of the oldest jobs that have been due for long each lower priority has, without locking anything.
--- params: @P1 INT limit; @P2 NVARCHAR(128) queue; @P3 INT the priority they get; @P4 BIGINT how long they have been due
+-- Finds how many of the oldest waiting jobs each lower priority has, without locking anything.
+-- params: @P1 INT limit; @P2 NVARCHAR(128) queue; @P3 INT to; @P4 BIGINT wait
 -- rows: priority, jobs
 -- rules: C24, C28. The same steps as claim_probe, to at most the limit's jobs of each priority.
 DECLARE @due DATETIME2(6) =
