@@ -5,8 +5,8 @@ use std::time::Duration;
 use queue_table_core::{
     Administration, ClaimRequest, ClaimedJob, Disposition, EffectName, Enqueued, Error, ErrorText,
     Failure, FailureRecord, Fenced, Finding, JobId, JobRecord, LeaseLength, ListRequest,
-    MaxAttempts, Migrated, NewJob, PurgeRequest, Purged, QueueBackend, QueueName, QueueStats,
-    ReapRequest, Reaped, Receipt, Result, TransactionalBackend, Waiter, Woken,
+    MaxAttempts, Migrated, NewJob, PromoteRequest, PurgeRequest, Purged, QueueBackend, QueueName,
+    QueueStats, ReapRequest, Reaped, Receipt, Result, TransactionalBackend, Waiter, Woken,
 };
 
 type Tell = dyn Fn(&str) + Send + Sync;
@@ -114,6 +114,10 @@ impl<B: Administration> Administration for Watched<B> {
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
         self.backend.purge(request)
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.backend.promote(request)
     }
 
     fn pause(&self, queue: &QueueName) -> Result<()> {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use queue_table_core::{
     Administration, BatchSize, ClaimRequest, Error, ErrorText, FailureRecord, Finding, JobId,
-    JobRecord, ListRequest, MaxAttempts, Migrated, PurgeRequest, Purged, QueueName, QueueStats,
-    Rejected, Result, State, TransactionalBackend,
+    JobRecord, ListRequest, MaxAttempts, Migrated, PromoteRequest, PurgeRequest, Purged, QueueName,
+    QueueStats, Rejected, Result, State, TransactionalBackend,
 };
 
 use super::{Broken, Seed};
@@ -93,6 +93,10 @@ impl<B: Administration + TransactionalBackend> Administration for Broken<B> {
 
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
         self.answer("purge", || self.inner.purge(request), || None)
+    }
+
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.answer("promote", || self.inner.promote(request), || Some(0))
     }
 
     fn pause(&self, queue: &QueueName) -> Result<()> {
