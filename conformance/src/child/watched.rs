@@ -120,6 +120,10 @@ impl<B: Administration> Administration for Watched<B> {
         self.backend.purge(request)
     }
 
+    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
+        self.backend.promote(request)
+    }
+
     fn pause(&self, queue: &QueueName) -> Result<()> {
         self.backend.pause(queue)
     }

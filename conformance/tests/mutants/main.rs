@@ -80,8 +80,10 @@ fn main() -> ExitCode {
     trials.push(Trial::test(
         "every_scenario_is_failed_by_a_fault",
         move || {
-            check(missed.is_empty(), || {
-                format!("failed by no fault: {missed:?}")
+            let mut missed = missed;
+            missed.sort_unstable();
+            check(missed == WITHOUT_A_FAULT, || {
+                format!("failed by no fault: {missed:?}, of which {WITHOUT_A_FAULT:?} are known")
             })
         },
     ));
@@ -267,6 +269,19 @@ fn measure(fault: Fault, ids: &[&str], before: &Caught) -> Result<Caught, Failed
     let (always, sometimes) = ever.into_iter().partition(is_steady);
     Ok(Caught { always, sometimes })
 }
+
+/// Scenarios that no seeded fault is there for yet, sorted: what they need, only an engine has. One
+/// that gets its fault must leave this list.
+const WITHOUT_A_FAULT: [&str; 8] = [
+    "a_promotion_does_not_wait_for_an_open_claim",
+    "a_promotion_steps_over_a_locked_row",
+    "a_worker_killed_at_any_moment_of_a_claim_loses_nothing",
+    "acks_do_not_wait_for_each_other",
+    "failures_do_not_wait_for_each_other",
+    "renewals_do_not_wait_for_each_other",
+    "two_versions_of_a_worker_run_side_by_side",
+    "workers_killed_again_and_again_lose_nothing",
+];
 
 /// Scenarios with a fault to catch that are in no list. Codec is core's own, and slow scenarios have
 /// a quick twin.
