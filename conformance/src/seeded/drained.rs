@@ -115,10 +115,6 @@ impl<B: Administration + TransactionalBackend> Administration for Broken<B> {
         self.answer("purge", || self.inner.purge(request), || None)
     }
 
-    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
-        self.answer("promote", || self.inner.promote(request), || Some(0))
-    }
-
     fn pause(&self, queue: &QueueName) -> Result<()> {
         self.answer("pause", || self.inner.pause(queue), || Some(()))
     }
