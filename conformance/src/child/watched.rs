@@ -112,10 +112,6 @@ impl<B: Administration> Administration for Watched<B> {
         self.backend.cancel(job, reason)
     }
 
-    fn promote(&self, request: &PromoteRequest) -> Result<u32> {
-        self.backend.promote(request)
-    }
-
     fn purge(&self, request: &PurgeRequest) -> Result<Purged> {
         self.backend.purge(request)
     }
