@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::prelude::*;
 use diesel::sql_types::Text;
@@ -25,10 +25,15 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The first and the longest wait before a lost connection is opened again.
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 
-/// Announces this process's jobs to others, and rings the bell for theirs. Its threads end after it
+/// How long dropping it waits for its threads: a process that ends under libpq may die of it. One
+/// that cannot reach its server ends later.
+const END_WAIT: Duration = Duration::from_secs(1);
+
+/// Announces this process's jobs to others, and rings the bell for theirs. Its threads end when it
 /// is dropped.
 pub(crate) struct Notifier {
     shared: Arc<Shared>,
+    threads: Vec<thread::JoinHandle<()>>,
 }
 
 struct Shared {
@@ -57,10 +62,16 @@ impl Notifier {
         let (sender, listener) = (Arc::clone(&shared), Arc::clone(&shared));
         let sender = spawn("queue-notify", move || sender.send_all());
         let listener = spawn("queue-listen", move || listener.listen_all());
-        for error in [sender, listener].into_iter().filter_map(Result::err) {
-            tracing::warn!(%error, "postgres: no thread for notifications; workers poll");
+        let mut threads = Vec::new();
+        for spawned in [sender, listener] {
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    tracing::warn!(%error, "postgres: no thread for notifications; workers poll");
+                }
+            }
         }
-        Self { shared }
+        Self { shared, threads }
     }
 
     /// Tells other processes that jobs of a queue were committed. Returns at once.
@@ -76,6 +87,11 @@ impl Drop for Notifier {
         // Under the lock, or the sender could check the flag before and begin to wait after.
         drop(self.shared.pending());
         self.shared.announced.notify_all();
+        let until = Instant::now() + END_WAIT;
+        let is_ended = || self.threads.iter().all(thread::JoinHandle::is_finished);
+        while !is_ended() && Instant::now() < until {
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Connections: from a pool of the crate's own or of the caller's, and those kept apart from it.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use diesel::connection::{AnsiTransactionManager, CacheSize, Connection as _, TransactionManager};
@@ -20,6 +20,9 @@ const CONNECT_TIMEOUT_S: u32 = 10;
 /// Two, so that one server that does not answer does not keep another's pool from growing.
 const HELPER_THREADS: usize = 2;
 
+/// How long dropping a queue waits for helper threads that are connecting or closing.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
 /// A pool that the service already has.
 pub type DieselPool = diesel::r2d2::Pool<ConnectionManager<PgConnection>>;
 
@@ -31,6 +34,66 @@ struct Settings {
     url: String,
     secrets: Vec<String>,
     prepared: bool,
+    pooled: Pooled,
+}
+
+/// How many connections of the pool are there or are being made.
+///
+/// Helper threads make and close them. When the process ends meanwhile, OpenSSL is taken down under
+/// libpq, and the process dies of it; so a queue that is dropped waits for them.
+#[derive(Default)]
+struct Pooled {
+    connections: Mutex<usize>,
+    fewer: Condvar,
+}
+
+/// One of them. It counts until libpq has closed the connection, which stands before it.
+pub(crate) struct PooledPg {
+    connection: PgConnection,
+    _counted: Counted,
+}
+
+struct Counted(Arc<Settings>);
+
+impl Counted {
+    fn new(settings: &Arc<Settings>) -> Self {
+        *settings.pooled.lock() += 1;
+        Self(Arc::clone(settings))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        *self.0.pooled.lock() -= 1;
+        self.0.pooled.fewer.notify_all();
+    }
+}
+
+impl Pooled {
+    fn lock(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits, when it is dropped after the pool, for the pool's last connection.
+pub(crate) struct AwaitClosed(Manager);
+
+impl Drop for AwaitClosed {
+    fn drop(&mut self) {
+        let pooled = &self.0.0.pooled;
+        let waited = pooled
+            .fewer
+            .wait_timeout_while(pooled.lock(), CLOSE_WAIT, |connections| *connections > 0);
+        let (connections, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *connections > 0 {
+            tracing::debug!(
+                connections = *connections,
+                "postgres: connections still open"
+            );
+        }
+    }
 }
 
 /// A connection could not be made; the text is libpq's without URL and password.
@@ -44,7 +107,19 @@ impl Manager {
             url: with_connect_timeout(url),
             secrets: secrets(url),
             prepared,
+            pooled: Pooled::default(),
         }))
+    }
+
+    /// A connection that is in no pool.
+    fn establish(&self) -> Result<PgConnection, ConnectFailed> {
+        let connected = PgConnection::establish(&self.0.url);
+        let mut connection =
+            connected.map_err(|error| ConnectFailed(self.redact(&error.to_string())))?;
+        if !self.0.prepared {
+            connection.set_prepared_statement_cache_size(CacheSize::Disabled);
+        }
+        Ok(connection)
     }
 
     /// The text without anything that may be the password.
@@ -55,27 +130,26 @@ impl Manager {
 }
 
 impl ManageConnection for Manager {
-    type Connection = PgConnection;
+    type Connection = PooledPg;
     type Error = ConnectFailed;
 
-    fn connect(&self) -> Result<PgConnection, ConnectFailed> {
-        let connected = PgConnection::establish(&self.0.url);
-        let mut connection =
-            connected.map_err(|error| ConnectFailed(self.redact(&error.to_string())))?;
-        if !self.0.prepared {
-            connection.set_prepared_statement_cache_size(CacheSize::Disabled);
-        }
-        Ok(connection)
+    fn connect(&self) -> Result<PooledPg, ConnectFailed> {
+        let counted = Counted::new(&self.0);
+        Ok(PooledPg {
+            connection: self.establish()?,
+            _counted: counted,
+        })
     }
 
-    fn is_valid(&self, connection: &mut PgConnection) -> Result<(), ConnectFailed> {
-        connection
+    fn is_valid(&self, pooled: &mut PooledPg) -> Result<(), ConnectFailed> {
+        pooled
+            .connection
             .ping()
             .map_err(|error| ConnectFailed(self.redact(&error.to_string())))
     }
 
-    fn has_broken(&self, connection: &mut PgConnection) -> bool {
-        std::thread::panicking() || connection.is_broken()
+    fn has_broken(&self, pooled: &mut PooledPg) -> bool {
+        std::thread::panicking() || pooled.connection.is_broken()
     }
 }
 
@@ -141,7 +215,8 @@ impl HandleError<ConnectFailed> for LogConnectFailures {
 
 /// Where connections come from.
 pub(crate) enum Pool {
-    Own(r2d2::Pool<Manager>, Manager),
+    /// Dropped in this order.
+    Own(r2d2::Pool<Manager>, AwaitClosed),
     Given(DieselPool),
 }
 
@@ -157,7 +232,7 @@ impl Deref for Connection {
 
     fn deref(&self) -> &PgConnection {
         match self {
-            Self::Own(connection) => connection,
+            Self::Own(pooled) => &pooled.connection,
             Self::Given(connection) => connection,
             Self::Apart(connection) => connection,
         }
@@ -167,7 +242,7 @@ impl Deref for Connection {
 impl DerefMut for Connection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match self {
-            Self::Own(connection) => connection,
+            Self::Own(pooled) => &mut pooled.connection,
             Self::Given(connection) => connection,
             Self::Apart(connection) => connection,
         }
@@ -186,13 +261,13 @@ impl Pool {
             .error_handler(Box::new(LogConnectFailures))
             .thread_pool(helpers())
             .build_unchecked(manager.clone());
-        Self::Own(pool, manager)
+        Self::Own(pool, AwaitClosed(manager))
     }
 
     /// Most connections that may be dead at once.
     pub(crate) fn max_size(&self) -> u32 {
         match self {
-            Self::Own(pool, _) => pool.max_size(),
+            Self::Own(pool, ..) => pool.max_size(),
             Self::Given(pool) => pool.max_size(),
         }
     }
@@ -201,7 +276,7 @@ impl Pool {
     pub(crate) fn get(&self, operation: &'static str) -> Result<Connection> {
         let asked = Instant::now();
         let got = match self {
-            Self::Own(pool, _) => pool.get().map(Connection::Own),
+            Self::Own(pool, ..) => pool.get().map(Connection::Own),
             Self::Given(pool) => pool.get().map(Connection::Given),
         };
         observe::connection_waited(ENGINE, operation, asked.elapsed());
@@ -212,8 +287,8 @@ impl Pool {
     /// known.
     pub(crate) fn get_apart(&self, operation: &'static str) -> Result<Connection> {
         match self {
-            Self::Own(_, manager) => {
-                let connected = manager.connect();
+            Self::Own(_, AwaitClosed(manager)) => {
+                let connected = manager.establish();
                 let connection =
                     connected.map_err(|error| unavailable(operation, error.to_string()))?;
                 Ok(Connection::Apart(Box::new(connection)))
@@ -246,7 +321,7 @@ mod tests {
     use super::*;
 
     fn connect_error(url: &str) -> String {
-        let error = Manager::new(url, true).connect().err().unwrap();
+        let error = Manager::new(url, true).establish().err().unwrap();
         format!("{error} {error:?}")
     }
 

@@ -244,6 +244,7 @@ impl<B: Administration + TransactionalBackend> QueueBackend for Broken<B> {
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
+        self.wait_if(Seed::BatchWaits, State::Running, &[])?;
         let _waits = self.has(Seed::RenewWaits).then(|| lock(&self.seen.working));
         let run = || self.inner.renew(receipts, lease);
         self.answer("renew", run, || Some(vec![Ok(()); receipts.len()]))
@@ -251,11 +252,13 @@ impl<B: Administration + TransactionalBackend> QueueBackend for Broken<B> {
 
     fn ack(&self, receipts: &[Receipt]) -> Result<Vec<Fenced<()>>> {
         self.wait_if(Seed::AckWaits, State::Running, receipts)?;
+        self.wait_if(Seed::BatchWaits, State::Running, &[])?;
         self.know(receipts)?;
         self.acked(receipts)
     }
 
     fn fail(&self, failures: &[Failure]) -> Result<Vec<Fenced<Disposition>>> {
+        self.wait_if(Seed::BatchWaits, State::Running, &[])?;
         let run = || self.inner.fail(failures);
         let swallowed = || Some(vec![Ok(NOT_DEAD); failures.len()]);
         let mut answers = self.answer("fail", run, swallowed)?;

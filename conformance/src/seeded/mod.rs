@@ -56,6 +56,7 @@ seeds! {
     ClaimsUpwards: "a claim hands out only ids above all that were handed out before",
     EnqueueWaits: "an enqueue waits for ready rows that another transaction has locked",
     AckWaits: "an ack waits for other running rows that another transaction has locked",
+    BatchWaits: "a renewal, an ack or a failure stores nothing of its batch while one of its rows is locked",
     ReapWaits: "a reap waits for rows that another transaction has locked",
     PromoteWaits: "a promotion waits for rows that another transaction has locked",
     RenewWaits: "a renewal waits for every transaction of its own process",
