@@ -96,12 +96,15 @@ fn claim_promote_and_reap_read_their_index_and_do_not_sort() {
         assert_eq!(keys[0], format!("{}_ready", tables.name));
         assert!(!extra.contains("filesort"), "{extra}");
 
-        let reap = tables
-            .statement(include_str!("../../sql/reap_select.sql"))
-            .replace('?', "10");
-        let (keys, extra) = explain(&tables, &reap);
-        assert_eq!(keys, [format!("{}_lease", tables.name)]);
-        assert!(!extra.contains("filesort"), "{extra}");
+        for file in [
+            include_str!("../../sql/reap_select.sql"),
+            include_str!("../../sql/reap_probe.sql"),
+        ] {
+            let reap = tables.statement(file).replace('?', "10");
+            let (keys, extra) = explain(&tables, &reap);
+            assert_eq!(keys, [format!("{}_lease", tables.name)]);
+            assert!(!extra.contains("filesort"), "{extra}");
+        }
     });
 }
 
