@@ -197,6 +197,9 @@ fn a_callers_commit_without_an_answer_is_all_or_nothing<F: Fixture>(arena: &Aren
     Ok(())
 }
 
+/// What a write is called, and the write.
+type Write<'a> = (&'static str, &'a dyn Fn() -> Result<(), Error>);
+
 /// Reports 65 and 63. An operation may well try again by itself where that cannot do harm.
 fn nothing_that_was_stored_is_said_not_to_be<F: Fixture>(arena: &Arena<'_, F>) -> Check {
     let (proxy, session) = arena.through_a_network()?;
@@ -207,7 +210,7 @@ fn nothing_that_was_stored_is_said_not_to_be<F: Fixture>(arena: &Arena<'_, F>) -
     arena.let_lease_expire(&overdue)?;
     let policy = queue_table_core::RetryPolicy::fixed(hour)?;
     let reap = queue_table_core::ReapRequest::new(queue_table_core::BatchSize::ONE, policy);
-    let writes: [(&str, &dyn Fn() -> Result<(), Error>); 5] = [
+    let writes: [Write<'_>; 5] = [
         ("renew", &|| session.renew_one(&held.receipt, lease)),
         ("reap", &|| session.reap(&reap).map(drop)),
         ("cancel", &|| session.cancel(doomed, &reason)),
