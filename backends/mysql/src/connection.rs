@@ -171,10 +171,17 @@ impl Connection {
     }
 
     pub(crate) fn check_alive(&mut self) -> mysql::Result<()> {
-        if self.used.elapsed() < TRUSTED_FOR {
+        if self.is_trusted() {
             return Ok(());
         }
-        self.session().ping()
+        let answer = self.session().ping();
+        self.broken |= answer.is_err();
+        answer
+    }
+
+    /// Whether it was used a moment ago.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.used.elapsed() < TRUSTED_FOR
     }
 
     fn committed(

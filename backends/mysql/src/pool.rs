@@ -151,7 +151,8 @@ impl Connections {
             .max_size(size.max)
             .min_idle(Some(0))
             .connection_timeout(size.wait)
-            .test_on_check_out(true)
+            // `checkout` does, and a look need not.
+            .test_on_check_out(false)
             .error_handler(Box::new(last_error.clone()))
             // Two: one may hang in a connect while the other closes idle connections.
             .thread_pool(Arc::new(threads))
@@ -204,7 +205,42 @@ impl Connections {
         work(&mut connection)
     }
 
+    /// Runs `read`, which changes nothing, in one round trip: a connection that has idled is not
+    /// asked first if it lives. Where it does not, the read is made again on one that does.
+    pub(crate) fn look<T>(
+        &self,
+        engine: &'static str,
+        operation: &'static str,
+        mut read: impl FnMut(&mut Connection) -> Result<T>,
+    ) -> Result<T> {
+        let mut connection = self.get(engine, operation)?;
+        let was_trusted = connection.is_trusted();
+        let done = read(&mut connection).inspect_err(|error| connection.judge(error));
+        drop(connection);
+        match done {
+            Err(Error::Unavailable(_)) if !was_trusted => self.pooled(engine, operation, read),
+            Err(Error::Contention(_)) => self.pooled(engine, operation, read),
+            done => done,
+        }
+    }
+
+    /// A connection that is alive. After a server's restart every pooled one may be dead.
     fn checkout(
+        &self,
+        engine: &'static str,
+        operation: &'static str,
+    ) -> Result<r2d2::PooledConnection<PooledManager>> {
+        for _ in 0..self.pool.max_size() {
+            let mut connection = self.get(engine, operation)?;
+            match connection.check_alive() {
+                Ok(()) => return Ok(connection),
+                Err(error) => tracing::debug!(%error, "a connection has died while it idled"),
+            }
+        }
+        self.get(engine, operation)
+    }
+
+    fn get(
         &self,
         engine: &'static str,
         operation: &'static str,

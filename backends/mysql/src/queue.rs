@@ -143,23 +143,33 @@ impl MysqlQueue {
     /// neither locks nor commits.
     fn claim_after_a_look(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         const OPERATION: &str = "claim";
-        let mut found = None;
-        let claimed = self
-            .connections
-            .pooled(self.engine(), OPERATION, |connection| {
-                let session = connection.session();
-                let sql = self.statements(session)?;
-                found = claim::due_priority(session, sql, &request.queue, None)?;
-                found.map_or(Ok(Vec::new()), |due| {
-                    connection.transaction(sql.engine, OPERATION, |session| {
-                        claim::claim(session, sql, request, Start::Priority(due.priority))
-                    })
-                })
-            })?;
-        if !claimed.is_empty() && found.is_some_and(|due| due.is_highest) {
+        let found = self.look(OPERATION, |session, sql| {
+            claim::due_priority(session, sql, &request.queue, None)
+        })?;
+        let Some(due) = found else {
+            return Ok(Vec::new());
+        };
+        let claimed = self.in_transaction(OPERATION, |session, sql| {
+            claim::claim(session, sql, request, Start::Priority(due.priority))
+        })?;
+        if due.is_highest && !claimed.is_empty() {
             self.busy().insert(request.queue.clone());
         }
         Ok(claimed)
+    }
+
+    /// Reads outside a transaction.
+    fn look<T>(
+        &self,
+        operation: &'static str,
+        mut read: impl FnMut(&mut Conn, &Statements) -> Result<T>,
+    ) -> Result<T> {
+        self.connections
+            .look(self.engine(), operation, |connection| {
+                let session = connection.session();
+                let sql = self.statements(session)?;
+                read(session, sql)
+            })
     }
 
     fn busy(&self) -> MutexGuard<'_, HashSet<QueueName>> {
@@ -248,7 +258,11 @@ impl QueueBackend for MysqlQueue {
         self.free_first("fail", &failures, job_of, lifecycle::fail)
     }
 
+    /// Mostly nothing is overdue, which one look tells.
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
+        if !self.look("reap", recovery::is_any_overdue)? {
+            return Ok(Vec::new());
+        }
         self.in_transaction("reap", |session, sql| recovery::reap(session, sql, request))
     }
 

@@ -26,6 +26,14 @@ const BEGINNING: PurgeCursor = PurgeCursor {
     job_id: JobId::new(i64::MIN),
 };
 
+/// Whether a reap would find anything. Reads only.
+pub(crate) fn is_any_overdue<Q: Queryable>(session: &mut Q, sql: &Statements) -> Result<bool> {
+    let first: Option<i64> = session
+        .exec_first(sql.reap_probe(), ())
+        .map_err(failed(sql.engine, "reap"))?;
+    Ok(first.is_some())
+}
+
 /// Brings back overdue jobs, and buries ready ones that have no attempt left.
 pub(crate) fn reap<Q: Queryable>(
     session: &mut Q,

@@ -46,7 +46,8 @@ statements! {
     dedup_holders, dedup_holders_in, dedup_lock, dedup_take, effect, enqueue, enqueue_many,
     enqueued, fail, failure, failures, get, judge, list, lock, lock_free, pause, promote,
     promote_probe, promote_select, promote_step, purge, purge_dedup,
-    purge_effect, purge_failure, purge_keyed, purge_keys, purge_select, reap, reap_select,
+    purge_effect, purge_failure, purge_keyed, purge_keys, purge_select, reap, reap_probe,
+    reap_select,
     renew, replay, replay_key, resume, stats, version,
 }
 

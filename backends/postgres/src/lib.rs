@@ -30,6 +30,7 @@ mod error;
 #[cfg(feature = "fixture")]
 mod fixture;
 mod lifecycle;
+mod look;
 mod migrate;
 mod notify;
 mod pool;

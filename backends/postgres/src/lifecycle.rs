@@ -41,7 +41,7 @@ impl Protocol {
     }
 
     /// Whether a claim has to step over priorities; asks the server once.
-    fn is_stepping(&self, tx: &mut PgConnection) -> Result<bool> {
+    pub(crate) fn is_stepping(&self, tx: &mut PgConnection) -> Result<bool> {
         if let Some(stepping) = self.stepping.get() {
             return Ok(*stepping);
         }
@@ -69,18 +69,12 @@ pub(crate) fn claim(
     } else {
         &protocol.texts.claim
     };
-    let accepts = request.accepts.as_ref();
-    let kinds = accepts.map(|kinds| kinds.keys().map(AsRef::as_ref).collect());
-    let lowest = accepts.map(|kinds| kinds.values().map(|v| i32::from(*v.start())).collect());
-    let highest = accepts.map(|kinds| kinds.values().map(|v| i32::from(*v.end())).collect());
-    let binds = vec![
+    let mut binds = vec![
         Bind::Text(request.worker.as_str()),
         Bind::BigInt(request.lease.as_micros()),
         Bind::Text(request.queue.as_str()),
-        Bind::TextsOrNull(kinds),
-        Bind::IntegersOrNull(lowest),
-        Bind::IntegersOrNull(highest),
     ];
+    binds.extend(kind_binds(request));
     let text = text.with_limit(request.limit.get());
     let rows: Vec<ClaimedRow> = Statement::<ClaimedShape>::new(&text, binds)
         .load(tx)
@@ -89,6 +83,19 @@ pub(crate) fn claim(
     let mut jobs: Vec<_> = rows.into_iter().map(|row| row.decode(columns)).collect();
     jobs.sort_unstable_by_key(ClaimedJob::claim_order);
     Ok(jobs)
+}
+
+/// The accepted kinds with the lowest and highest of their payload versions, or three NULLs.
+pub(crate) fn kind_binds(request: &ClaimRequest) -> [Bind<'_>; 3] {
+    let accepts = request.accepts.as_ref();
+    let kinds = accepts.map(|kinds| kinds.keys().map(AsRef::as_ref).collect());
+    let lowest = accepts.map(|kinds| kinds.values().map(|v| i32::from(*v.start())).collect());
+    let highest = accepts.map(|kinds| kinds.values().map(|v| i32::from(*v.end())).collect());
+    [
+        Bind::TextsOrNull(kinds),
+        Bind::IntegersOrNull(lowest),
+        Bind::IntegersOrNull(highest),
+    ]
 }
 
 /// Renews the claims that hold, after waiting for their rows.

@@ -19,6 +19,7 @@ use crate::builder::Builder;
 use crate::enqueue::{self, Batch};
 use crate::error::{ENGINE, broken};
 use crate::lifecycle::{self, Protocol};
+use crate::look::{self, EmptyPolls};
 use crate::notify::Notifier;
 use crate::pool::{Connection, DieselPool, Pool};
 use crate::sql::Names;
@@ -35,6 +36,7 @@ pub struct PostgresQueue {
     pool: Arc<Pool>,
     protocol: Arc<Protocol>,
     renewals: Mutex<Option<Connection>>,
+    empty: EmptyPolls,
     bell: Arc<Bell>,
     /// The queues enqueued to in each transaction of [`TransactionalBackend::transaction`] that is
     /// open, by the address of its connection.
@@ -81,6 +83,7 @@ impl PostgresQueue {
             pool,
             protocol,
             renewals: Mutex::default(),
+            empty: EmptyPolls::default(),
             bell,
             enqueued: Mutex::default(),
             notifier,
@@ -153,10 +156,16 @@ impl QueueBackend for PostgresQueue {
         Ok(enqueued)
     }
 
+    /// Where the last claim found nothing, one look comes first, and mostly ends it.
     fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        own(&self.pool, "claim", |tx| {
+        if self.empty.contain(request) && look::shows_no_job(&self.pool, &self.protocol, request)? {
+            return Ok(vec![]);
+        }
+        let claimed = own(&self.pool, "claim", |tx| {
             lifecycle::claim(tx, &self.protocol, request)
-        })
+        })?;
+        self.empty.note(request, claimed.is_empty());
+        Ok(claimed)
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
@@ -183,7 +192,11 @@ impl QueueBackend for PostgresQueue {
         batches::fail(&self.pool, &self.protocol, failures)
     }
 
+    /// Mostly nothing is overdue, which one look tells.
     fn reap(&self, request: &ReapRequest) -> Result<Vec<Reaped>> {
+        if look::shows_nothing_overdue(&self.pool, &self.protocol)? {
+            return Ok(vec![]);
+        }
         own(&self.pool, "reap", |tx| {
             lifecycle::reap(tx, &self.protocol, request)
         })

@@ -184,8 +184,8 @@ macro_rules! texts {
 }
 
 texts! {
-    plain: ack ack_one cancel dedup_free dedup_lock dedup_name dedup_take effect enqueue enqueue_one fail failures get
-        list lock notify past_find past_forget pause purge purge_dedup purge_effect purge_failure reap renew
+    plain: ack ack_one cancel claim_probe claim_probe_stepping dedup_free dedup_lock dedup_name dedup_take effect enqueue enqueue_one fail failures get
+        list lock notify past_find past_forget pause purge purge_dedup purge_effect purge_failure reap reap_probe renew
         replay replay_hold resume state stats;
     limited: bury claim claim_stepping promote purge_select reap_select
 }

@@ -42,7 +42,7 @@ fn fill(tables: &Tables<'_>, count: u32) {
 }
 
 #[test]
-fn claim_promote_and_reap_read_their_index_and_do_not_sort() {
+fn claim_and_promote_read_their_index_and_do_not_sort() {
     on_each(|server| {
         let tables = server.tables();
         fill(&tables, 2_000);
@@ -95,13 +95,23 @@ fn claim_promote_and_reap_read_their_index_and_do_not_sort() {
         let (keys, extra) = explain(&tables, &step);
         assert_eq!(keys[0], format!("{}_ready", tables.name));
         assert!(!extra.contains("filesort"), "{extra}");
+    });
+}
 
-        let reap = tables
-            .statement(include_str!("../../sql/reap_select.sql"))
-            .replace('?', "10");
-        let (keys, extra) = explain(&tables, &reap);
-        assert_eq!(keys, [format!("{}_lease", tables.name)]);
-        assert!(!extra.contains("filesort"), "{extra}");
+#[test]
+fn reap_and_its_look_read_their_index_and_do_not_sort() {
+    on_each(|server| {
+        let tables = server.tables();
+        fill(&tables, 2_000);
+        for file in [
+            include_str!("../../sql/reap_select.sql"),
+            include_str!("../../sql/reap_probe.sql"),
+        ] {
+            let reap = tables.statement(file).replace('?', "10");
+            let (keys, extra) = explain(&tables, &reap);
+            assert_eq!(keys, [format!("{}_lease", tables.name)]);
+            assert!(!extra.contains("filesort"), "{extra}");
+        }
     });
 }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
 use queue_table_core::{
-    Error, Failed, LeaseLength, QueueBackend, QueueBackendExt, TransactionalBackend,
+    BatchSize, Error, Failed, LeaseLength, QueueBackend, QueueBackendExt, ReapRequest, RetryPolicy,
+    TransactionalBackend,
 };
 use queue_table_mysql::MysqlQueue;
 
@@ -127,6 +128,33 @@ fn killed_connections_are_replaced() {
         while let Err(error) = queue.ack_one(&claim.receipt) {
             assert!(error.is_transient() && Instant::now() < until, "{error:?}");
         }
+    });
+}
+
+/// An idle worker's claims and reaps do not ask first whether their connection lives.
+#[test]
+fn a_connection_that_died_while_a_worker_idled_is_replaced_unseen() {
+    on_each(|server| {
+        let tables = server.tables();
+        let queue = tables.builder().pool_size(2).build().unwrap();
+        let reap = ReapRequest::new(BatchSize::MAX, RetryPolicy::default());
+        let mut session = server.session();
+        for round in 0..4 {
+            let pooled: Result<u32, Error> = queue.transaction(|tx| {
+                let id: Option<u32> = tx.query_first("SELECT CONNECTION_ID()").unwrap();
+                Ok(id.unwrap())
+            });
+            thread::sleep(Duration::from_millis(1_100));
+            session
+                .query_drop(format!("KILL {}", pooled.unwrap()))
+                .unwrap();
+            match round % 2 {
+                0 => assert!(queue.claim(&request(1)).unwrap().is_empty()),
+                _ => assert!(queue.reap(&reap).unwrap().is_empty()),
+            }
+        }
+        queue.enqueue_one(&job()).unwrap();
+        assert_eq!(queue.claim(&request(1)).unwrap().len(), 1);
     });
 }
 

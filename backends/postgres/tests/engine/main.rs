@@ -12,6 +12,8 @@ mod fence;
 #[cfg(test)]
 mod isolation;
 #[cfg(test)]
+mod look;
+#[cfg(test)]
 mod migrate;
 #[cfg(test)]
 mod notify;

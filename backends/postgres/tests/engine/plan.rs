@@ -12,7 +12,7 @@ use queue_table_core::{
 use crate::support::{MINUTE, Tables, job, request, with_settings};
 
 /// Finished rows, due rows, and rows of the far future with higher priorities.
-fn fill(tables: &Tables, finished: u32, due: u32, future: u32) {
+pub(crate) fn fill(tables: &Tables, finished: u32, due: u32, future: u32) {
     tables.run(&format!(
         "INSERT INTO job (queue, kind, payload, payload_version, state, finished_at)
            SELECT 'mail', 'welcome', '{{}}', 1, 'succeeded', clock_timestamp() FROM generate_series(1, {finished});
@@ -27,7 +27,7 @@ fn fill(tables: &Tables, finished: u32, due: u32, future: u32) {
 
 /// The counters of the table and its ready index, once every session of the queue has reported and
 /// ended.
-fn counted(tables: &Tables) -> (i64, i64, i64) {
+pub(crate) fn counted(tables: &Tables) -> (i64, i64, i64) {
     thread::sleep(Duration::from_millis(300));
     let mut raw = tables.raw();
     raw.batch_execute("SELECT pg_stat_force_next_flush()")
@@ -56,7 +56,7 @@ fn counted(tables: &Tables) -> (i64, i64, i64) {
     )
 }
 
-const GENERIC: [(&str, &str); 1] = [("plan_cache_mode", "force_generic_plan")];
+pub(crate) const GENERIC: [(&str, &str); 1] = [("plan_cache_mode", "force_generic_plan")];
 
 #[test]
 fn no_operation_reads_the_whole_table_under_generic_plans() {

@@ -138,6 +138,10 @@ fn use_all(queue: &PostgresQueue) {
         queue.pause(&mail()).unwrap();
         queue.resume(&mail()).unwrap();
     }
+    // Looks, without a transaction.
+    for _ in 0..20 {
+        assert!(queue.claim(&request(4, MINUTE)).unwrap().is_empty());
+    }
     let purge = PurgeRequest {
         succeeded_after: Some(Delay::ZERO),
         dead_after: Some(Delay::ZERO),
