@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::data_types::PgTimestamp;
@@ -27,6 +27,9 @@ use crate::queue::PostgresQueue;
 /// The variable that holds the URL of a server to test on; the role must be allowed to create
 /// schemas.
 const URL: &str = "POSTGRES_URL";
+
+/// How long a table is not settled because of others' transactions.
+const OLDER_WAIT: Duration = Duration::from_secs(45);
 
 /// A PostgreSQL server as the suite uses it.
 #[derive(Clone)]
@@ -172,6 +175,28 @@ impl Fixture for PostgresFixture {
         }
         Ok(Fresh { backend, probe })
     }
+}
+
+/// Waits a while for the end of all transactions of this database that began before: other tests'.
+/// VACUUM leaves the dead rows that one of them might see.
+fn await_older_transactions(connection: &mut PgConnection) -> QueryResult<()> {
+    let now: String = diesel::select(diesel::dsl::sql::<Text>("pg_current_xact_id()::TEXT"))
+        .get_result(connection)?;
+    let older = format!(
+        "(SELECT count(*) FROM pg_stat_activity
+          WHERE datname = current_database() AND pid <> pg_backend_pid()
+            AND greatest(age(backend_xid), age(backend_xmin)) > age('{now}'::XID))"
+    );
+    let until = Instant::now() + OLDER_WAIT;
+    while Instant::now() < until {
+        let older: i64 =
+            diesel::select(diesel::dsl::sql::<BigInt>(&older)).get_result(connection)?;
+        if older == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 impl Drop for PostgresProbe {
@@ -353,8 +378,10 @@ impl Probe<PostgresQueue> for PostgresProbe {
     }
 
     fn settle(&self) -> Result<(), PortError> {
+        let mut connection = self.connection();
+        await_older_transactions(&mut connection).map_err(port)?;
         let sql = format!("VACUUM (ANALYZE) {}.job", self.schema);
-        self.connection().batch_execute(&sql).map_err(port)
+        connection.batch_execute(&sql).map_err(port)
     }
 
     /// Pages of the job table and its indexes.
