@@ -1,8 +1,8 @@
 //! A worker as a service: it works until it is told to stop, and stops without losing a job.
 //!
-//! SIGTERM (what a supervisor sends) and SIGINT (Ctrl-C) let running handlers end, give back what no
-//! handler has begun, and end the process with 0. A second signal ends it at once; the leases then
-//! run out, and the jobs are run again.
+//! SIGTERM (what a supervisor sends) and SIGINT (Ctrl-C) let running handlers end, give back what
+//! no handler has begun, and end the process with 0. A second signal ends it at once; the leases
+//! then run out, and the jobs are run again.
 //!
 //! ```sh
 //! cargo run --example service -- jobs.db

@@ -102,8 +102,8 @@ pub struct Profile {
     pub deviations: Vec<Deviation>,
 }
 
-/// What a backend and its fixture can do. Each gates scenarios that have a twin for the other
-/// answer.
+/// What a backend and its fixture can do. Each gates scenarios; those of `row_locks` have twins for
+/// the other answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Claims skip rows that another transaction holds. Without it, claims queue for the one

@@ -155,9 +155,10 @@ pub trait Administration: QueueBackend {
     /// Gives jobs of one queue that have been due for long a higher priority, the oldest first, and
     /// returns how many.
     ///
-    /// Fewer than the limit means that no more were found free; what others hold is passed over.
-    /// The stored priority is changed for good: retries and releases keep it. Each job moves in
-    /// the table's indexes, so this is for the few that starve, not for a whole queue.
+    /// Fewer than the limit means that no more were found free among the oldest; what others hold
+    /// is passed over, and a backend looks at 1,000 or more of the oldest only. The stored priority
+    /// is changed for good: retries and releases keep it. Each job moves in the table's indexes, so
+    /// this is for the few that starve, not for a whole queue.
     ///
     /// # Errors
     /// Transient ones; call again with the same request.

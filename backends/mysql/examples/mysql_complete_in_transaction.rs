@@ -1,7 +1,7 @@
 //! A job's effect and its acknowledgement in one commit: who lost the claim changes nothing.
 //!
-//! `MYSQL_URL=mysql://.. cargo run -p queue-table-mysql --example mysql_complete_in_transaction`, or
-//! with `MARIADB_URL`
+//! `MYSQL_URL=mysql://.. cargo run -p queue-table-mysql --example mysql_complete_in_transaction`,
+//! or with `MARIADB_URL`
 
 use std::error::Error;
 

@@ -23,9 +23,9 @@ pub(crate) enum Rows {
 
 /// Locked rows as they were read under their locks, and who holds them.
 ///
-/// A statement that waited for a lock cannot judge a deadline, because UTC_TIMESTAMP is fixed when a
-/// statement starts: the next one does. SYSDATE is not fixed, but it follows the session's zone, and
-/// a server started with `--sysdate-is-now` would silently break the fence.
+/// A statement that waited for a lock cannot judge a deadline, because UTC_TIMESTAMP is fixed when
+/// a statement starts: the next one does. SYSDATE is not fixed, but it follows the session's zone,
+/// and a server started with `--sysdate-is-now` would silently break the fence.
 pub(crate) struct Bench {
     rows: Rows,
     jobs: HashMap<JobId, Job>,

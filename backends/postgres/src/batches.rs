@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_secs(2);
 
 /// The part of a lease that one try of its renewal may wait: all tries together leave time for
 /// another.
-const WAITS_PER_LEASE: u32 = 16;
+const WAITS_PER_LEASE: u32 = 32;
 
 /// Renews on the connection in `slot`.
 pub(crate) fn renew(
@@ -60,11 +60,6 @@ pub(crate) fn ack(
 ) -> Result<Vec<Fenced<()>>> {
     const OPERATION: &str = "ack";
     let receipts: Vec<_> = receipts.iter().collect();
-    if receipts.len() == 1 {
-        return own(pool, OPERATION, |tx| {
-            lifecycle::ack(tx, protocol, &receipts)
-        });
-    }
     let free = |receipts: &[&Receipt]| {
         let acked = own(pool, OPERATION, |tx| {
             lifecycle::ack_free(tx, protocol, receipts)
@@ -86,7 +81,6 @@ pub(crate) fn fail(
     failures: &[Failure],
 ) -> Result<Vec<Fenced<Disposition>>> {
     const OPERATION: &str = "fail";
-    let has_neighbours = failures.len() > 1;
     let failures: Vec<_> = failures.iter().collect();
     let job_of = |failure: &Failure| failure.receipt.job_id();
     let free = |failures: &[&Failure]| {
@@ -97,20 +91,23 @@ pub(crate) fn fail(
     };
     let rest = |failures: &[&Failure]| {
         own(pool, OPERATION, |tx| {
-            if has_neighbours {
-                wait_at_most(tx, OPERATION, WAIT)?;
-            }
+            wait_at_most(tx, OPERATION, WAIT)?;
             lifecycle::fail(tx, protocol, failures)
         })
     };
     free_first(ENGINE, OPERATION, &failures, job_of, free, rest)
 }
 
-/// Bounds the waits of this transaction, so that the answer of the free rows comes in time.
+/// Bounds the wait for each row of this transaction, so that the answer of the free rows comes in
+/// time. A shorter `lock_timeout` of the session stays.
 fn wait_at_most(tx: &mut PgConnection, operation: &'static str, wait: Duration) -> Result<()> {
     let millis = wait.as_millis().max(1);
-    tx.batch_execute(&format!("SET LOCAL lock_timeout = {millis}"))
-        .map_err(failed(operation))
+    let bound = format!(
+        "SELECT set_config('lock_timeout', LEAST(
+           NULLIF(EXTRACT(EPOCH FROM current_setting('lock_timeout')::INTERVAL) * 1000, 0), {millis}
+         )::INTEGER::TEXT, TRUE)"
+    );
+    tx.batch_execute(&bound).map_err(failed(operation))
 }
 
 /// The answers to claims of different jobs; `None` for those that did not hold or were locked.

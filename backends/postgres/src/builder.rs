@@ -24,8 +24,9 @@ enum Source {
 /// Puts a [`PostgresQueue`] together. Connects to nothing: the first operation does.
 ///
 /// # Timeouts
-/// The crate sets none on the session, so yours hold; a claim that waits for a lock waits as long
-/// as they say. Set them in the URL, which a server applies to each new session, for example
+/// The crate sets none on the session, so yours hold; claims skip locked rows and wait for none.
+/// renew, ack and fail wait at most 2 seconds a try for a locked row, or your `lock_timeout` where
+/// that is shorter. Set them in the URL, which a server applies to each new session, for example
 /// `postgres://app@db/shop?options=-c%20lock_timeout%3D5s%20-c%20statement_timeout%3D30s`. An
 /// operation that runs into `lock_timeout` is tried again and then reported as contention; one that
 /// runs into `statement_timeout` is reported as unavailable. Add `tcp_user_timeout=10000` for

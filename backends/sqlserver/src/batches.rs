@@ -17,7 +17,7 @@ const WAIT_IN_A_BATCH: Duration = Duration::from_secs(2);
 
 /// The part of a lease that one try of its renewal may wait: all tries together leave time for
 /// another.
-const WAITS_PER_LEASE: u32 = 16;
+const WAITS_PER_LEASE: u32 = 32;
 
 impl SqlServerQueue {
     pub(crate) fn renew_free_first(

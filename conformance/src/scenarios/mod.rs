@@ -137,7 +137,8 @@ mod tests {
         assert_eq!(proved, BTreeSet::from(Rule::ALL));
     }
 
-    /// Failures of other queues that no engine is safe from, by their numbers in our list of reports.
+    /// Failures of other queues that no engine is safe from, by their numbers in our list of
+    /// reports.
     const UNIVERSAL: [u32; 36] = [
         5, 14, 15, 16, 17, 20, 21, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 35, 39, 42, 45, 46,
         47, 48, 50, 51, 52, 53, 55, 58, 63, 65, 66, 67, 68,

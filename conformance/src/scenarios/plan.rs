@@ -1,9 +1,9 @@
 //! Cost that must not grow, seen through behaviour.
 //!
-//! What the ways to keep the cost low get wrong is seen in answers: to step over priorities, to look
-//! at a bounded number of candidates, to keep finished rows out of an index. How much a claim reads
-//! is seen where the engine counts it for a session: it must not grow with rows that the claim does
-//! not want. Plans of other statements are looked at by the tests of each backend.
+//! What the ways to keep the cost low get wrong is seen in answers: to step over priorities, to
+//! look at a bounded number of candidates, to keep finished rows out of an index. How much a claim
+//! reads is seen where the engine counts it for a session: it must not grow with rows that the
+//! claim does not want. Plans of other statements are looked at by the tests of each backend.
 
 use queue_table_core::{
     BatchSize, Delay, Kind, NewJob, PromoteRequest, PurgeRequest, ReapRequest, RetryPolicy,

@@ -1,5 +1,5 @@
-//! Who tests the tests: each mutant of the model fails exactly the scenarios that `mutants.txt` lists
-//! for it, and each scenario with a fault to catch is failed by at least one.
+//! Who tests the tests: each mutant of the model fails exactly the scenarios that `mutants.txt`
+//! lists for it, and each scenario with a fault to catch is failed by at least one.
 //!
 //! `QUEUE_TABLE_WRITE_MUTANTS=1 cargo test -p queue-table-conformance --test mutants` writes the
 //! list and `MUTANTS.md` anew.
@@ -274,8 +274,8 @@ fn measure(fault: Fault, ids: &[&str], before: &Caught) -> Result<Caught, Failed
 /// that gets its fault must leave this list.
 const WITHOUT_A_FAULT: [&str; 1] = ["two_versions_of_a_worker_run_side_by_side"];
 
-/// Scenarios with a fault to catch that are in no list. Codec is core's own, and slow scenarios have
-/// a quick twin.
+/// Scenarios with a fault to catch that are in no list. Codec is core's own, and slow scenarios
+/// have a quick twin.
 fn uncaught(listed: &Table) -> Vec<&'static str> {
     let caught = listed.values().flat_map(|caught| &caught.always);
     let failed: BTreeSet<_> = caught.map(String::as_str).collect();

@@ -17,7 +17,7 @@
 //! | `queue_table_purged_total` | counter | engine | rows that retention deleted |
 //! | `queue_table_ticks_total` | counter | engine, queue, kind | jobs that a schedule enqueued |
 //! | `queue_table_errors_total` | counter | engine, operation, error | operations of the worker that failed, by the error's kind |
-//! | `queue_table_connection_wait_seconds` | histogram | engine, operation | how long an operation waited for a connection of the pool, connecting and checking it included, also in vain. Renewals are not in it: they have a connection of their own. On SQLite: how long a write waited for the one writer, renewals too |
+//! | `queue_table_connection_wait_seconds` | histogram | engine, operation | how long an operation waited for a connection of the pool, connecting included, also in vain; one sample for each connection that was tried. Renewals are in it only where they share the caller's pool: else they have a connection of their own. On SQLite: how long a write waited for the one writer, renewals too |
 //! | `queue_table_claim_seconds` | histogram | engine, queue | how long a claim took, empty ones too |
 //! | `queue_table_start_delay_seconds` | histogram | engine, queue, kind | from the time a job was due to the start of its handler |
 //! | `queue_table_handler_seconds` | histogram | engine, queue, kind | how long the handler ran |

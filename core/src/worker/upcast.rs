@@ -75,7 +75,8 @@ impl<J: Job> Upcasters<J> {
     /// The versions that there is a way from.
     ///
     /// # Errors
-    /// [`Invalid`] when a version between two others has no step, or a step leads beyond `J`'s version.
+    /// [`Invalid`] when a version between two others has no step, or a step leads beyond `J`'s
+    /// version.
     pub(super) fn versions(&self) -> Result<RangeInclusive<u16>, Invalid> {
         let Some(&oldest) = self.steps.keys().next() else {
             return Ok(J::VERSION..=J::VERSION);

@@ -68,8 +68,8 @@ pub(super) fn take_back<F: Fixture>(arena: &Arena<'_, F>) -> Check<BTreeSet<JobI
     Ok(held.into_iter().map(|row| row.job_id).collect())
 }
 
-/// The rows once they have stopped changing: a server may still carry out what a process sent before
-/// it was killed.
+/// The rows once they have stopped changing: a server may still carry out what a process sent
+/// before it was killed.
 fn settled<F: Fixture>(arena: &Arena<'_, F>) -> Check<Vec<Row>> {
     let start = std::time::Instant::now();
     let mut before = arena.rows()?;

@@ -77,8 +77,8 @@ fn a_replaced_workers_result_is_dropped<F: Fixture>(arena: &Arena<'_, F>) -> Che
     let policy = RetryPolicy::fixed(Duration::from_millis(1))?;
     let reap = ReapRequest::new(claim.limit, policy);
 
-    // The handler itself sees to it that it is replaced before it returns. One slot: else its own worker, which has a
-    // slot free, may be quicker than the rival.
+    // The handler itself sees to it that it is replaced before it returns. One slot: else its own
+    // worker, which has a slot free, may be quicker than the rival.
     let builder = worker(arena)?.slots(1);
     let worker = start::<F>(builder.handle_kind("note", 1..=1, move |job, _| {
         probe.rewind(job.job_id(), Duration::from_secs(3_600))?;
