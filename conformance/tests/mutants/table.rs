@@ -13,7 +13,7 @@ pub(crate) const LISTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mutants.tx
 const HEAD: &str = "# Mutants
 
 Who tests the tests: faults that real queues have had, each put into a backend that is right otherwise. The suite must
-catch every one, and every scenario that has a fault to catch must catch one (but one, which waits for its fault).
+catch every one, and every scenario that has a fault to catch must catch one.
 
 - A *mutant* is the suite's model backend, in memory, with one fault. It fails exactly the scenarios that
   [mutants.txt](mutants.txt) lists for it, and no other: the test `mutants` tries all.
