@@ -249,6 +249,7 @@ fn expect_no_growth<F: Fixture>(arena: &Arena<'_, F>, fill: impl FnOnce() -> Che
     let due = vec![sized(arena)?; 3];
     arena.backend.enqueue(&due)?;
     let few = claim_reads(arena)?;
+    expect(few > 0, "a claim reads nothing: `reads_in` does not count")?;
 
     fill()?;
 

@@ -10,7 +10,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use super::{Seed, Seeded, is_seeded};
 use crate::child::Role;
-use crate::fixture::{Capabilities, Fixture};
+use crate::fixture::{Capabilities, Fixture, Setup};
 use crate::harness::{FromEnv, absent};
 use crate::runner::{Filter, run};
 use crate::scenario::Scenario;
@@ -60,7 +60,9 @@ pub fn seeded<F: Fixture>(fixture: FromEnv<F>) -> ExitCode {
     let trial = |&seed: &Seed| {
         let (fixture, here) = (Arc::clone(&fixture), Arc::clone(&here));
         let measured = Arc::clone(&measured);
-        Trial::test(seed.to_string(), move || {
+        let is_tried = listed(seed).intersection(&here).next().is_some();
+        let kind = if is_tried { "" } else { "not tried" };
+        let trial = Trial::test(seed.to_string(), move || {
             if std::env::var_os(WRITE).is_none() {
                 return fails_what_is_listed(&fixture, seed, &here);
             }
@@ -68,7 +70,8 @@ pub fn seeded<F: Fixture>(fixture: FromEnv<F>) -> ExitCode {
             let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
             measured.insert(seed.to_string(), failed);
             Ok(())
-        })
+        });
+        trial.with_kind(kind)
     };
     let conclusion = libtest_mimic::run(&arguments, Seed::ALL.iter().map(trial).collect());
     let measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,6 +133,8 @@ fn failed_by<F: Fixture>(
         return Ok(BTreeSet::new());
     };
     let broken = Arc::new(Seeded::with(fixture, seed));
+    // A fault that cannot be put in place would fail every scenario, and prove nothing.
+    drop(broken.fresh(&Setup::default())?);
     let report = run(&broken, &filter.at_most(LIMIT))?;
     Ok(report.failed().into_iter().map(str::to_owned).collect())
 }
