@@ -299,7 +299,8 @@ fn a_row_that_stays_locked_leaves_the_outcome_unknown_only_where_others_were_sto
             .renew(&[receipt(6), receipt(7)], lease)
             .unwrap_err();
         assert_eq!(error.kind(), kind);
-        let waits = Request::Batch("SET LOCK_TIMEOUT 2000".to_owned());
+        // A 32nd of the default lease.
+        let waits = Request::Batch("SET LOCK_TIMEOUT 1875".to_owned());
         assert_eq!(fake.count(&waits), 5, "once for each try");
     }
 }
