@@ -13,7 +13,8 @@ use crate::pool::SHORT_WAIT;
 use crate::queue::MysqlQueue;
 use crate::sql::Statements;
 
-/// The part of a lease that its renewal may wait for a locked row: there is time for another.
+/// The part of a lease that its renewal may wait for a locked row, the last try included: there is
+/// time for another renewal.
 const PATIENCE_PER_LEASE: u32 = 4;
 
 /// How long an ack or failure waits for a locked row while its neighbours' answers are due.
@@ -65,7 +66,7 @@ impl MysqlQueue {
     ) -> Result<Vec<Fenced<()>>> {
         const OPERATION: &str = "renew";
         let receipts: Vec<&Receipt> = receipts.iter().collect();
-        let patience = lease.get() / PATIENCE_PER_LEASE;
+        let patience = (lease.get() / PATIENCE_PER_LEASE).saturating_sub(SHORT_WAIT);
         let run = |rows, receipts: &[&Receipt]| {
             let renew = |connection: &mut Connection| {
                 let sql = self.statements(connection.session())?;

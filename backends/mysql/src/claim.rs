@@ -14,14 +14,6 @@ use crate::sql::Statements;
 /// Above every priority.
 const TOP: i64 = i32::MAX as i64 + 1;
 
-/// A priority with a due job.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Due {
-    pub(crate) priority: i32,
-    /// No higher one has ready jobs that are not due yet.
-    pub(crate) is_highest: bool,
-}
-
 /// The highest priority with a due job, below `below` where given. Reads only: an idle worker's
 /// poll ends here.
 pub(crate) fn due_priority<Q: Queryable>(
@@ -29,9 +21,8 @@ pub(crate) fn due_priority<Q: Queryable>(
     sql: &Statements,
     queue: &QueueName,
     below: Option<i32>,
-) -> Result<Option<Due>> {
+) -> Result<Option<i32>> {
     const OPERATION: &str = "claim";
-    let mut is_highest = below.is_none();
     let mut below = below.map_or(TOP, i64::from);
     loop {
         let params = (queue.as_str(), below, queue.as_str());
@@ -39,29 +30,18 @@ pub(crate) fn due_priority<Q: Queryable>(
             .exec_first(sql.claim_step(), params)
             .map_err(failed(sql.engine, OPERATION))?;
         match step {
-            Some((priority, true)) => {
-                return Ok(Some(Due {
-                    priority,
-                    is_highest,
-                }));
-            }
-            Some((priority, false)) => (below, is_highest) = (i64::from(priority), false),
+            Some((priority, true)) => return Ok(Some(priority)),
+            Some((priority, false)) => below = i64::from(priority),
             None => return Ok(None),
         }
     }
 }
 
-/// Where a claim begins.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Start {
-    /// At a priority with a due job, which `due_priority` has found.
-    Priority(i32),
-    /// At the highest priority with ready jobs. When none of them is due, nothing is claimed,
-    /// whatever other priorities have.
-    Highest,
-}
-
-/// Claims from a priority downwards.
+/// Claims from a priority with a due job downwards; `due_priority` has found it.
+///
+/// To find it in the statement that locks would be a round trip less, but MariaDB refuses to lock a
+/// row that has changed since the statement's own look (error 1020), which under load is every
+/// other one.
 ///
 /// It goes from priority to priority because the index ends where the due jobs of one priority end:
 /// a scan over all priorities reads every future job of a higher one first (100,000 of them made a
@@ -70,24 +50,22 @@ pub(crate) fn claim<Q: Queryable>(
     session: &mut Q,
     sql: &Statements,
     request: &ClaimRequest,
-    first: Start,
+    first: i32,
 ) -> Result<Vec<ClaimedJob>> {
     let accepts = request.accepts.as_ref().map(accepted);
     let accepts = accepts.as_deref();
     let limit = request.limit.get() as usize;
     let mut found = select_due(session, sql, request, first, accepts, limit)?;
-    let mut last = match first {
-        Start::Priority(priority) => Some(priority),
-        Start::Highest => found.last().map(|(job, _)| job.priority),
-    };
+    let mut last = Some(first);
     while let Some(above) = last
         && found.len() < limit
     {
-        let due = due_priority(session, sql, &request.queue, Some(above))?;
-        last = due.map(|due| due.priority);
+        last = due_priority(session, sql, &request.queue, Some(above))?;
         if let Some(priority) = last {
-            let (from, wanted) = (Start::Priority(priority), limit - found.len());
-            found.extend(select_due(session, sql, request, from, accepts, wanted)?);
+            let wanted = limit - found.len();
+            found.extend(select_due(
+                session, sql, request, priority, accepts, wanted,
+            )?);
         }
     }
     let Some(now) = found.last().map(|(_, now)| now.clone()) else {
@@ -119,23 +97,16 @@ fn select_due<Q: Queryable>(
     session: &mut Q,
     sql: &Statements,
     request: &ClaimRequest,
-    from: Start,
+    priority: i32,
     accepts: Option<&str>,
     wanted: usize,
 ) -> Result<Vec<(ClaimedJob, Now)>> {
     let (queue, limit) = (request.queue.as_str(), wanted as u64);
-    let rows: mysql::Result<Vec<mysql::Row>> = match (from, accepts) {
-        (Start::Priority(priority), None) => {
-            session.exec(sql.claim_select(), (queue, priority, limit))
-        }
-        (Start::Priority(priority), Some(kinds)) => {
+    let rows: mysql::Result<Vec<mysql::Row>> = match accepts {
+        None => session.exec(sql.claim_select(), (queue, priority, limit)),
+        Some(kinds) => {
             let params = (queue, priority, kinds, limit);
             session.exec(sql.claim_select_accepting(), params)
-        }
-        (Start::Highest, None) => session.exec(sql.claim_first(), (queue, queue, queue, limit)),
-        (Start::Highest, Some(kinds)) => {
-            let params = (queue, queue, queue, kinds, limit);
-            session.exec(sql.claim_first_accepting(), params)
         }
     };
     let rows = rows.map_err(failed(sql.engine, "claim"))?;

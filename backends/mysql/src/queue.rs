@@ -1,9 +1,9 @@
 //! The queue, and its trait methods: one transaction around one call each.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
@@ -17,7 +17,6 @@ use queue_table_core::{
 
 use crate::batches::all_answers;
 use crate::builder::Builder;
-use crate::claim::Start;
 use crate::dedup::Snapshot;
 use crate::fence::Rows;
 use crate::pool::Connections;
@@ -40,8 +39,6 @@ pub struct MysqlQueue {
     known: OnceLock<Known>,
     /// Whether the ledger has been read and found to be of this build's version.
     ledger_read: AtomicBool,
-    /// The queues whose last claim found its first job in their highest priority.
-    busy: Mutex<HashSet<QueueName>>,
     bell: Bell,
     /// Tells this backend from others of the process.
     id: u64,
@@ -95,7 +92,6 @@ impl MysqlQueue {
             table,
             known: OnceLock::new(),
             ledger_read: AtomicBool::new(false),
-            busy: Mutex::default(),
             bell: Bell::default(),
             id: IDS.fetch_add(1, Ordering::Relaxed),
         }
@@ -139,25 +135,6 @@ impl MysqlQueue {
             })
     }
 
-    /// Claims once a look has shown that there is something: an empty poll costs one read, and
-    /// neither locks nor commits.
-    fn claim_after_a_look(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        const OPERATION: &str = "claim";
-        let found = self.look(OPERATION, |session, sql| {
-            claim::due_priority(session, sql, &request.queue, None)
-        })?;
-        let Some(due) = found else {
-            return Ok(Vec::new());
-        };
-        let claimed = self.in_transaction(OPERATION, |session, sql| {
-            claim::claim(session, sql, request, Start::Priority(due.priority))
-        })?;
-        if due.is_highest && !claimed.is_empty() {
-            self.busy().insert(request.queue.clone());
-        }
-        Ok(claimed)
-    }
-
     /// Reads outside a transaction.
     fn look<T>(
         &self,
@@ -170,10 +147,6 @@ impl MysqlQueue {
                 let sql = self.statements(session)?;
                 read(session, sql)
             })
-    }
-
-    fn busy(&self) -> MutexGuard<'_, HashSet<QueueName>> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What every operation on a caller's transaction begins with.
@@ -208,6 +181,7 @@ impl QueueBackend for MysqlQueue {
         Ok(enqueued)
     }
 
+    /// A look first: an empty poll costs one read, and neither locks nor commits.
     fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         const OPERATION: &str = "claim";
         if request
@@ -217,18 +191,15 @@ impl QueueBackend for MysqlQueue {
         {
             return Ok(Vec::new());
         }
-        // Where there was work a moment ago, it is looked for and locked by one statement.
-        let was_busy = self.busy().contains(&request.queue);
-        if was_busy {
-            let claimed = self.in_transaction(OPERATION, |session, sql| {
-                claim::claim(session, sql, request, Start::Highest)
-            })?;
-            if !claimed.is_empty() {
-                return Ok(claimed);
-            }
-            self.busy().remove(&request.queue);
-        }
-        self.claim_after_a_look(request)
+        let first = self.look(OPERATION, |session, sql| {
+            claim::due_priority(session, sql, &request.queue, None)
+        })?;
+        let Some(first) = first else {
+            return Ok(Vec::new());
+        };
+        self.in_transaction(OPERATION, |session, sql| {
+            claim::claim(session, sql, request, first)
+        })
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
@@ -301,7 +272,7 @@ impl TransactionalBackend for MysqlQueue {
             return Ok(Vec::new());
         }
         match claim::due_priority(tx, sql, &request.queue, None)? {
-            Some(due) => claim::claim(tx, sql, request, Start::Priority(due.priority)),
+            Some(first) => claim::claim(tx, sql, request, first),
             None => Ok(Vec::new()),
         }
     }

@@ -40,8 +40,7 @@ macro_rules! statements {
 }
 
 statements! {
-    ack, cancel, check_columns, check_indexes, check_tables, claim, claim_first,
-    claim_first_accepting, claim_select, claim_select_accepting,
+    ack, cancel, check_columns, check_indexes, check_tables, claim, claim_select, claim_select_accepting,
     claim_step,
     dedup_holders, dedup_holders_in, dedup_lock, dedup_take, effect, enqueue, enqueue_many,
     enqueued, fail, failure, failures, get, judge, list, lock, lock_free, pause, promote,

@@ -38,7 +38,6 @@ pub(super) fn run<B: Administration + ?Sized>(shared: &Shared<B>) {
             } else if let Some(doubt) = &mut result.doubt {
                 // By itself, so that it holds up no other.
                 doubt.tries += 1;
-                result.alone = true;
                 let due = now + backed_off(doubt.tries, pause_most);
                 shared.inbox.put_off(result, due);
             } else {

@@ -179,8 +179,10 @@ impl Inbox {
         }
     }
 
-    /// Takes a result back that is to be tried again at `due`, behind those that are there then.
-    pub(super) fn put_off(&self, result: Completion, due: Instant) {
+    /// Takes a result back that is to be tried again at `due`, behind those that are there then and
+    /// alone.
+    pub(super) fn put_off(&self, mut result: Completion, due: Instant) {
+        result.alone = true;
         lock(&self.state).later.push((due, result));
     }
 
@@ -317,6 +319,17 @@ mod tests {
         assert_eq!(ids(&inbox.take().unwrap()), [3]);
         assert_eq!(ids(&inbox.take().unwrap()), [1]);
         assert!(Instant::now() >= due);
+    }
+
+    #[test]
+    fn a_result_put_off_takes_no_other_with_it() {
+        let inbox = inbox_of(10, 1..=1);
+        let first = inbox.take().unwrap().remove(0);
+        inbox.put_off(first, Instant::now());
+        inbox.push(ack(2)).unwrap();
+        inbox.push(ack(3)).unwrap();
+        let batches: Vec<_> = (0..2).map(|_| ids(&inbox.take().unwrap())).collect();
+        assert_eq!(batches, [vec![2, 3], vec![1]]);
     }
 
     #[test]

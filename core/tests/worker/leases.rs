@@ -150,7 +150,7 @@ fn without_any_renewal_the_handler_is_told_no_later_than_the_database_would_say_
 fn a_row_that_somebody_keeps_locked_costs_its_neighbours_nothing() {
     let bench = Bench::new();
     let ids = bench.jobs(5);
-    bench.backend.lock(ids[2]);
+    bench.backend.lock(ids[2], Duration::ZERO);
     let locked = ids[2];
     let worker = bench
         .worker()
@@ -169,6 +169,32 @@ fn a_row_that_somebody_keeps_locked_costs_its_neighbours_nothing() {
     });
     assert_eq!(worker.report().panicked, 0);
     assert_eq!(bench.state(locked), State::Running);
+}
+
+#[test]
+fn rows_that_are_waited_for_take_the_lease_of_no_free_one() {
+    let bench = Bench::new();
+    let ids = bench.jobs(7);
+    let (locked, free) = ids.split_at(6);
+    for id in locked {
+        bench.backend.lock(*id, ms(200));
+    }
+    // A beat that asked for each of them before it ended would take longer than a lease.
+    let worker = bench
+        .worker()
+        .slots(7)
+        .lease(ms(900))
+        .reap_every(Duration::from_secs(60))
+        .handle_kind(KIND, 1..=1, |_, _| std::thread::sleep(ms(3_000)))
+        .start()
+        .unwrap();
+    bench.until_all(free, State::Succeeded);
+    until("all is counted", || {
+        let report = worker.report();
+        report.succeeded + report.lost.expired + report.unconfirmed == 7
+    });
+    assert_eq!(bench.row(free[0]).attempts, 1);
+    assert_eq!(worker.report().succeeded, 1);
 }
 
 #[test]

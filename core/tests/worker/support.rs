@@ -43,7 +43,7 @@ pub(crate) struct Faulty {
     calls: Mutex<BTreeMap<&'static str, usize>>,
     down: AtomicBool,
     poisoned: Mutex<Option<JobId>>,
-    locked: Mutex<Option<JobId>>,
+    locked: Mutex<BTreeMap<JobId, Duration>>,
     doubted: Mutex<Option<JobId>>,
     tripped: Mutex<BTreeSet<&'static str>>,
     largest_claim: Mutex<u32>,
@@ -71,10 +71,10 @@ impl Faulty {
         *self.poisoned.lock().unwrap() = Some(job);
     }
 
-    /// Somebody keeps this job's row locked from now on: renewals of it fail, and of its neighbours
-    /// in a batch nobody tells that they were made.
-    pub(crate) fn lock(&self, job: JobId) {
-        *self.locked.lock().unwrap() = Some(job);
+    /// Somebody keeps this job's row locked from now on: renewals of it fail after so long, and of
+    /// its neighbours in a batch nobody tells that they were made.
+    pub(crate) fn lock(&self, job: JobId, wait: Duration) {
+        self.locked.lock().unwrap().insert(job, wait);
     }
 
     /// The outcome of every ack with this job in it is unknown from now on, and none is carried
@@ -174,11 +174,13 @@ impl QueueBackend for Faulty {
     }
 
     fn renew(&self, receipts: &[Receipt], lease: LeaseLength) -> Result<Vec<Fenced<()>>> {
-        let locked = *self.locked.lock().unwrap();
-        let is_free = |receipt: &&Receipt| Some(receipt.job_id()) != locked;
+        let locked = self.locked.lock().unwrap().clone();
+        let is_free = |receipt: &&Receipt| !locked.contains_key(&receipt.job_id());
         self.call("renew", || {
             let free: Vec<_> = receipts.iter().filter(is_free).cloned().collect();
             let answers = self.model.renew(&free, lease)?;
+            let waits = receipts.iter().filter_map(|one| locked.get(&one.job_id()));
+            std::thread::sleep(waits.max().copied().unwrap_or_default());
             let failed = Failed::new("faulty", "renew", "a row is locked");
             match free.len() {
                 all if all == receipts.len() => Ok(answers),

@@ -52,14 +52,6 @@ fn claim_and_promote_read_their_index_and_do_not_sort() {
                 vec!["'mail'", "3", "10"],
             ),
             (
-                include_str!("../../sql/claim_first.sql"),
-                vec!["'mail'", "'mail'", "'mail'", "10"],
-            ),
-            (
-                include_str!("../../sql/claim_first_accepting.sql"),
-                vec!["'mail'", "'mail'", "'mail'", "'[[\"send\",0,9]]'", "10"],
-            ),
-            (
                 include_str!("../../sql/claim_select_accepting.sql"),
                 vec!["'mail'", "3", "'[[\"send\",0,9]]'", "10"],
             ),
@@ -140,7 +132,7 @@ fn statements_by_id_use_the_primary_key_of_a_small_table_too() {
 
 /// After a claim that found something, the next one finds and locks by one statement.
 #[test]
-fn a_claim_on_a_busy_queue_heeds_priority_due_time_kind_and_pause() {
+fn a_claim_heeds_priority_due_time_kind_and_pause() {
     on_each(|server| {
         let tables = server.tables();
         let queue = tables.queue();

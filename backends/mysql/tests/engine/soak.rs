@@ -16,7 +16,8 @@ use queue_table_mysql::MysqlQueue;
 
 use crate::support::{job, lease, on_each, request};
 
-const JOBS_PER_PRODUCER_MAX: u64 = 2_000;
+/// Each producer's pace, so that the workers keep up and the load lasts for the whole time.
+const JOBS_PER_SECOND: u128 = 400;
 
 /// What everybody counts.
 #[derive(Default)]
@@ -29,8 +30,12 @@ struct Counts {
 }
 
 fn produce(queue: &MysqlQueue, counts: &Counts, producer: u64, until: Instant) {
-    let mut mine = 0;
-    while Instant::now() < until && mine < JOBS_PER_PRODUCER_MAX {
+    let (began, mut mine) = (Instant::now(), 0);
+    while Instant::now() < until {
+        if u128::from(mine) * 1_000 > began.elapsed().as_millis() * JOBS_PER_SECOND {
+            thread::sleep(Duration::from_millis(2));
+            continue;
+        }
         let count = 1 + fastrand_like(mine) % 10;
         let jobs: Vec<_> = (0..count)
             .map(|at| {

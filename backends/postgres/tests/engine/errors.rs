@@ -3,13 +3,14 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use diesel::prelude::*;
 use queue_table_core::{
-    Administration, Error, QueueBackend, QueueBackendExt, Rejected, TransactionalBackend,
+    Administration, Delay, Error, ErrorText, Failure, QueueBackend, QueueBackendExt, Rejected,
+    TransactionalBackend,
 };
 use queue_table_postgres::PostgresQueue;
 
@@ -45,10 +46,32 @@ fn lock_timeout_55p03_is_contention() {
     };
     let receipt = tables.claimed(MINUTE);
     let queue = tables.queue_at(&with_settings(&tables.url, &[("lock_timeout", "50ms")]));
+    let began = Instant::now();
     while_locked(&tables, || {
         assert_eq!(kind(queue.ack_one(&receipt)), "contention")
     });
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(4), "six tries took {took:?}");
     queue.ack_one(&receipt).unwrap();
+}
+
+#[test]
+fn a_lone_result_does_not_wait_for_a_locked_row_for_ever() {
+    let Some(tables) = Tables::fresh() else {
+        return;
+    };
+    // No lock_timeout: the server would wait as long as the other transaction lasts.
+    let receipt = tables.claimed(MINUTE);
+    let failure = Failure::retry(receipt.clone(), Delay::ZERO, ErrorText::new("no"));
+    while_locked(&tables, || {
+        std::thread::scope(|scope| {
+            let ack = scope.spawn(|| kind(tables.queue.ack_one(&receipt)));
+            let fail = scope.spawn(|| kind(tables.queue.fail_one(&failure).map(drop)));
+            assert_eq!(ack.join().unwrap(), "contention");
+            assert_eq!(fail.join().unwrap(), "contention");
+        });
+    });
+    tables.queue.ack_one(&receipt).unwrap();
 }
 
 #[test]

@@ -25,6 +25,11 @@ pub(super) fn scenarios<F: Fixture>() -> Vec<Scenario<F>> {
             "Of a batch of failures whose one row stays locked, the others are made within their leases",
             [C16],
         ),
+        scenario!(
+            a_renewal_beside_a_locked_row_is_answered_in_time_for_the_next,
+            "A renewal of a batch whose one row stays locked is answered within a third of the lease it gives",
+            [C16],
+        ),
     ];
     let only_with_row_locks = |scenario: Scenario<F>| scenario.needs(Need::RowLocks(true));
     all.into_iter().map(only_with_row_locks).collect()
@@ -57,6 +62,32 @@ fn failures_do_not_wait_for_each_other<F: Fixture>(arena: &Arena<'_, F>) -> Chec
         let answers = backend.fail(&failures)?;
         Ok(answers.into_iter().map(|answer| answer.map(drop)).collect())
     })
+}
+
+fn a_renewal_beside_a_locked_row_is_answered_in_time_for_the_next<F: Fixture>(
+    arena: &Arena<'_, F>,
+) -> Check {
+    let lease = Duration::from_secs(9);
+    arena.enqueue(3)?;
+    let jobs = arena.claim("worker-a", 3)?;
+    let before = arena.row(&jobs[0])?;
+    let receipts: Vec<_> = jobs.iter().map(|job| job.receipt.clone()).collect();
+    let held = arena.hold(&jobs[1], lease / 2)?;
+    let locked = arena.row(&jobs[1])?;
+    let start = Instant::now();
+
+    let answer = arena.backend.renew(&receipts, LeaseLength::new(lease)?);
+
+    expect_within(start, lease / 3, "the renewal")?;
+    let is_unknown = matches!(answer, Err(Error::OutcomeUnknown(_)));
+    expect(is_unknown, format_args!("answered {answer:?}"))?;
+    let renewed = arena.row(&jobs[0])?.lease_until;
+    expect(
+        renewed != before.lease_until,
+        "the free row was not renewed",
+    )?;
+    expect_eq(&arena.row(&jobs[1])?, &locked)?;
+    Ok(held.released()?)
 }
 
 /// Locks the row in the middle until after all deadlines, and acts on it and its neighbours
